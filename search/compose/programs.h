@@ -20,7 +20,7 @@ typedef struct ds_programs {
     ds_step_mark *recompute, *shard; /* its marks */
     bool is_sharded;                 /* it is kept behind `shard` */
     uint64_t shard_key;              /* of the last program there */
-    uint64_t turn;                   /* of those that were asked for */
+    uint64_t turn;                   /* how many programs were asked for */
 } ds_programs;
 
 void ds_programs_deinit(ds_programs *programs);

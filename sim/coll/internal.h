@@ -118,7 +118,7 @@ ds_status ds_coll__post(ds_coll_builder *b, uint32_t from, uint32_t to, int64_t 
  * until everybody has them, so it carries every shard but that of i+1. All-reduce is both. */
 ds_status ds_coll__ring(ds_coll_builder *b, const ds_team *team, bool reduce, bool gather);
 /* Below each member of a tree a chain of others: that of member i is member[i % n_chains · length …
- * + length), beginning with the member itself; those that are not listed are images of these under
+ * + length), beginning with the member itself; chains not listed are images of the listed ones under
  * the request's turn. Members are numbered chain after chain. */
 typedef struct ds_chains {
     const uint32_t *member;

@@ -14,7 +14,7 @@ typedef struct ds_comm_shape {
     uint32_t n_images, period; /* of each group (ds_group) */
 } ds_comm_shape;
 
-/* turn.c: keeps one group of those that are images of each other. Refuses the turn if some are not.
+/* turn.c: keeps one of the groups that are images of each other. Refuses the turn if some are not.
  * O(members). */
 ds_status ds_plan__turn_groups(ds_builder *b, ds_comm_shape *c);
 

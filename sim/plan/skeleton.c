@@ -319,7 +319,7 @@ static void keep_results(ds_plan *plan) {
     plan->arena = kept;
 }
 
-/* From now on the grid shares nothing with those that are congruent to it. */
+/* From now on the grid shares nothing with congruent grids. */
 static void stand_alone(maker *m) {
     ds_skeletons__keep_grid(m->kept, m->own_key, m->own_key);
     m->again = true;

@@ -1,4 +1,4 @@
-/* Parts that repeat around a circle: of those that a turn takes to each other one is planned.
+/* Parts that repeat around a circle: of the parts that a turn takes to each other one is planned.
  *
  * Shifting all devices of a mesh along one of its axes may be a turn of the topology
  * (sim/topo/turn.h). If the program says the same on both sides, devices, groups and links that the
