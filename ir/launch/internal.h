@@ -124,8 +124,8 @@ ds_status ds_args__wrong(const ds_args *args, uint32_t id, ds_error *err, const 
 
 /* ---- the way out ---- */
 
-/* Values that are written where they differ from those that the fields have: text[id]; the empty
- * text writes a flag or nothing more; NULL with `has` leaves the argument out. */
+/* text[id]: the value to write where the value differs from the value of the argument's field; the
+ * empty text writes a flag or nothing more; NULL with `has` leaves the argument out. */
 typedef struct ds_args_out {
     const ds_arg_table *table;
     const ds_launch *launch;

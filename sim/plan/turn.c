@@ -28,7 +28,7 @@ ds_status ds_plan__refuse_turn(ds_builder *b) {
     return DS_ERR_UNSUPPORTED;
 }
 
-/* Devices of a mesh, and those that lie `shift` further along an axis; `inner` devices follow each
+/* Takes each device of a mesh to the device `shift` further along an axis; `inner` devices follow each
  * other with one coordinate. */
 static ds_turn *turn_along(ds_builder *b, const ds_placement *p, uint32_t size, uint32_t inner,
                            uint32_t shift) {

@@ -112,7 +112,7 @@ ds_cost_source *ds_report__cost_sources(const ds_result *r, uint32_t *n) {
     return sources;
 }
 
-/* ---- of a scenario that is not run as it stands ---- */
+/* ---- of a scenario whose candidates are run in its place ---- */
 
 static bool has_kind(const ds_cost_source *sources, uint32_t n, uint32_t kind) {
     for (uint32_t i = 0; i < n; i++)

@@ -70,7 +70,7 @@ typedef struct ds_topo_link {
     uint32_t from, to;   /* vertices */
     int64_t bytes_per_s; /* what transfers get: the written bandwidth times `efficiency` */
     int64_t latency_ps;
-    int64_t cap_bytes_per_s; /* most that one message gets; 0: no cap */
+    int64_t cap_bytes_per_s; /* highest bandwidth of a single message; 0: no cap */
     /* Before `degrade`; bytes_per_s is 0 on a link that is missing then: no route takes it. */
     int64_t whole_bytes_per_s;
 } ds_topo_link;
