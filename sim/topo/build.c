@@ -437,6 +437,7 @@ static ds_status build(const ds_binding *binding, const ds_topology *topology, b
     *out = NULL;
     ds_topo *topo = ds_xcalloc(1, sizeof *topo);
     ds_arena_init(&topo->arena);
+    pthread_mutex_init(&topo->paths_mutex, NULL);
     topo->decl = topology;
     topo->without_slow = without_slow;
     builder b = {.topo = topo, .binding = binding, .err = err};
@@ -488,6 +489,7 @@ void ds_topo_free(ds_topo *topo) {
     ds_map_deinit(&topo->routes);
     ds_map_deinit(&topo->singles);
     ds_map_deinit(&topo->paths);
+    pthread_mutex_destroy(&topo->paths_mutex);
     free(topo->numbers);
     ds_arena_deinit(&topo->arena);
     free(topo);
@@ -535,13 +537,17 @@ static void put_path(const ds_topo_template *t, uint32_t vertex, ds_buf *out) {
 /* Paths are made when they are asked for: of a large cluster few are. */
 const char *ds_topo_vertex_path(const ds_topo *topo, uint32_t vertex) {
     ds_topo *own = (ds_topo *)(uintptr_t)topo; /* to others it stays the same */
+    pthread_mutex_lock(&own->paths_mutex);
     uint64_t *path = ds_map_slot(&own->paths, vertex);
-    if (*path) return (const char *)(uintptr_t)*path;
-    ds_buf text = {0};
-    put_path(topo->root, vertex, &text);
-    *path = DS_KEY(ds_arena_strdup(&own->arena, text.text));
-    ds_buf_deinit(&text);
-    return (const char *)(uintptr_t)*path;
+    if (!*path) {
+        ds_buf text = {0};
+        put_path(topo->root, vertex, &text);
+        *path = DS_KEY(ds_arena_strdup(&own->arena, text.text));
+        ds_buf_deinit(&text);
+    }
+    const char *found = (const char *)(uintptr_t)*path;
+    pthread_mutex_unlock(&own->paths_mutex);
+    return found;
 }
 const char *ds_topo_device_path(const ds_topo *topo, uint32_t device) {
     return ds_topo_vertex_path(topo, topo->device_vertex[device]);

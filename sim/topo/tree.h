@@ -10,6 +10,8 @@
 #ifndef DS_TOPO_TREE_H
 #define DS_TOPO_TREE_H
 
+#include <pthread.h>
+
 #include "ir/base/map.h"
 #include "sim/topo/topo.h"
 
@@ -69,6 +71,7 @@ struct ds_topo {
     const char **device_type;     /* [n_devices] */
     int64_t *clock_ppb;           /* [n_devices] */
     ds_map paths;                 /* vertex → its path, once it was asked for */
+    pthread_mutex_t paths_mutex;  /* over `paths`: runs of several threads may fail at once */
     struct ds_symmetry *symmetry; /* symmetry.c; NULL: not asked for yet */
     ds_map routes, singles;       /* from << 32 | to (vertices) → ds_route */
     uint64_t n_labels;            /* in all searches together */
