@@ -7,7 +7,7 @@ CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta VALUES ('schema_version', '9');
+INSERT INTO meta VALUES ('schema_version', '10');
 
 -- Where numbers come from: one row a document or data file.
 CREATE TABLE source (
@@ -75,6 +75,8 @@ CREATE TABLE profile (
     software TEXT NOT NULL,
     -- 1: what a run on this device kind takes that names no profile; one a kind
     is_default INTEGER NOT NULL CHECK (is_default IN (0, 1)),
+    -- 1: fits to published tables of single operations; one a kind
+    is_generic INTEGER NOT NULL CHECK (is_generic IN (0, 1)),
     framework  TEXT NOT NULL, -- a word of the scenario's key, whose stack was measured; '': none
     -- whole measured steps that its predictions were compared with, the mean of
     -- |predicted / measured - 1|, and their split: 'val', which no fit saw, or 'calib', fitted

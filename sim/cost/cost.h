@@ -60,6 +60,12 @@ ds_status ds_profiles_find_profile(const ds_profiles *profiles, const char *name
 void ds_profiles_use_defaults(ds_profiles *profiles, bool use);
 /* The default profile of the kind; 0: the kind has none, or defaults are not used. */
 uint32_t ds_profiles_default(const ds_profiles *profiles, uint32_t kind);
+/* Is `name` the word for the generic profile of each device kind ("generic")? */
+bool ds_profiles_means_generic(const char *name);
+/* The generic profile of the kind, whose constants are fits to published tables of single
+ * operations and belong to no testbed; 0: the kind has none. */
+uint32_t ds_profiles_generic(const ds_profiles *profiles, uint32_t kind);
+bool ds_profile_is_generic(const ds_profiles *profiles, uint32_t profile);
 uint32_t ds_profile_kind(const ds_profiles *profiles, uint32_t profile);
 const char *ds_profile_name(const ds_profiles *profiles, uint32_t profile);
 const char *ds_profile_software(const ds_profiles *profiles, uint32_t profile);

@@ -385,26 +385,39 @@ static ds_status check_steps(builder *b, const ds_csv *csv, const ds_csv_row *ro
                         "steps, step_error and steps_split are stated together, or none of them");
 }
 
-static ds_status check_default(builder *b, const ds_csv *csv, const ds_csv_row *row) {
+/* A device has at most one profile with a 1 in that column (default, generic). */
+static ds_status check_only_one(builder *b, const ds_csv *csv, const ds_csv_row *row,
+                                const char *word) {
     const char *device = cell_of(csv, row, "device");
     int64_t kind = find_device(b, device);
     char sql[128];
-    snprintf(sql, sizeof sql, "SELECT count(*) FROM profile WHERE is_default = ? AND device = %lld",
-             (long long)kind);
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM profile WHERE is_%s = ? AND device = %lld",
+             word, (long long)kind);
     if (find_id(b, sql, "1") < 2) return DS_OK;
     return ds_csv_error(csv, row, b->err,
-                        "default = '1': a profile before this one is the default of %s already",
+                        "%s = '1': a profile before this one is the %s of %s already", word, word,
                         device);
+}
+
+/* Words of `profile =` that name no single profile. */
+static ds_status check_name(builder *b, const ds_csv *csv, const ds_csv_row *row) {
+    const char *name = cell_of(csv, row, "name");
+    if (strcasecmp(name, "ideal") == 0)
+        return ds_csv_error(csv, row, b->err, "name = 'ideal': the word for no profile at all");
+    if (ds_profiles_means_generic(name))
+        return ds_csv_error(csv, row, b->err,
+                            "name = 'generic': the word for the generic profile of each device");
+    return DS_OK;
 }
 
 static ds_status end_profile(builder *b, const ds_csv *csv, const ds_csv_row *row, int64_t id) {
     if (b->profile) return ds_csv_error(csv, row, b->err, "one folder holds one profile");
     b->profile = id;
-    if (strcasecmp(cell_of(csv, row, "name"), "ideal") == 0)
-        return ds_csv_error(csv, row, b->err, "name = 'ideal': the word for no profile at all");
+    DS_TRY(check_name(b, csv, row));
     DS_TRY(check_framework(b, csv, row));
     DS_TRY(check_steps(b, csv, row));
-    return check_default(b, csv, row);
+    DS_TRY(check_only_one(b, csv, row, "default"));
+    return check_only_one(b, csv, row, "generic");
 }
 
 static const column profile_columns[] = {
@@ -416,6 +429,7 @@ static const column profile_columns[] = {
     {"ratio_p95", "ratio_p95", CELL_REAL, true, 0},
     {"software", "software", CELL_KEY, false, 0},
     {"default", "is_default", CELL_BOOL, true, 0},
+    {"generic", "is_generic", CELL_BOOL, true, 0},
     {"framework", "framework", CELL_TEXT, true, 0},
     {"steps", "steps", CELL_INT, true, 0},
     {"step_error", "step_error", CELL_REAL, true, 0},

@@ -217,6 +217,7 @@ static ds_status take_profile(loader *l, sqlite3_stmt *row) {
     profile.slow_q32 = (uint64_t)llround((1 + more) * 0x1p32);
     profile.spread = (ds_cost_spread){sqlite3_column_double(row, 7), sqlite3_column_double(row, 8)};
     profile.is_default = sqlite3_column_int(row, 9) != 0;
+    profile.is_generic = sqlite3_column_int(row, 14) != 0;
     profile.framework = text_at(l, row, 10);
     profile.steps = (ds_profile_steps){.n = sqlite3_column_int64(row, 11),
                                        .error = sqlite3_column_double(row, 12),
@@ -225,12 +226,17 @@ static ds_status take_profile(loader *l, sqlite3_stmt *row) {
         return fail(l, "profiles are not numbered 1, 2, 3 …");
     if (strcasecmp(profile.name, "ideal") == 0)
         return fail(l, "a profile is named ideal, which stands for no profile");
+    if (ds_profiles_means_generic(profile.name))
+        return fail(l, "a profile is named generic, which stands for one of each device");
     profile.lower = lower(l->arena, profile.name);
     DS_TRY(reference(l, row, 2, "device", l->p->kinds.n, &profile.kind));
     DS_TRY(source_at(l, row, 5, &profile.source));
     for (uint32_t i = 1; i < l->p->profiles.n && profile.is_default; i++)
         if (l->p->profiles.at[i].is_default && l->p->profiles.at[i].kind == profile.kind)
             return fail(l, "a device has two default profiles");
+    for (uint32_t i = 1; i < l->p->profiles.n && profile.is_generic; i++)
+        if (l->p->profiles.at[i].is_generic && l->p->profiles.at[i].kind == profile.kind)
+            return fail(l, "a device has two generic profiles");
     DS_PUSH(l->arena, &l->p->profiles, profile);
     return DS_OK;
 }
@@ -536,7 +542,7 @@ static ds_status load_tables(loader *l) {
     DS_TRY(each(l, "device_memory", "SELECT device, what, bytes FROM device_memory", take_memory));
     DS_TRY(each(l, "profile",
                 "SELECT id, name, device, issue_ps, software, source, interference, ratio_p05,"
-                " ratio_p95, is_default, framework, steps, step_error, steps_split"
+                " ratio_p95, is_default, framework, steps, step_error, steps_split, is_generic"
                 " FROM profile ORDER BY id",
                 take_profile));
     DS_TRY(each(l, "op_profile",

@@ -225,17 +225,18 @@ static const char list_query[] =
     " (SELECT count(*) FROM collective_profile WHERE profile = p.id),"
     " (SELECT count(*) FROM collective_fit WHERE profile = p.id),"
     " (SELECT count(*) FROM collective_protocol WHERE profile = p.id), p.software,"
-    " p.is_default, p.framework, p.steps, p.step_error, p.steps_split"
+    " p.is_default, p.is_generic, p.framework, p.steps, p.step_error, p.steps_split"
     " FROM profile p ORDER BY 2 COLLATE NOCASE, p.is_default DESC, p.name COLLATE NOCASE";
 
 static const column list_columns[] = {
-    {"profile", "", CELL_TEXT, false, 0},   {"device", "", CELL_TEXT, false, 0},
-    {"ops", "", CELL_INT, false, 0},        {"curves", "", CELL_INT, false, 0},
-    {"gemm_fits", "", CELL_INT, false, 0},  {"collectives", "", CELL_INT, false, 0},
-    {"fits", "", CELL_INT, false, 0},       {"protocols", "", CELL_INT, false, 0},
-    {"software", "", CELL_TEXT, false, 0},  {"default", "", CELL_BOOL, false, 0},
-    {"framework", "", CELL_TEXT, false, 0}, {"steps", "", CELL_INT, false, 0},
-    {"step_error", "", CELL_REAL, true, 0}, {"steps_split", "", CELL_TEXT, false, 0},
+    {"profile", "", CELL_TEXT, false, 0},     {"device", "", CELL_TEXT, false, 0},
+    {"ops", "", CELL_INT, false, 0},          {"curves", "", CELL_INT, false, 0},
+    {"gemm_fits", "", CELL_INT, false, 0},    {"collectives", "", CELL_INT, false, 0},
+    {"fits", "", CELL_INT, false, 0},         {"protocols", "", CELL_INT, false, 0},
+    {"software", "", CELL_TEXT, false, 0},    {"default", "", CELL_BOOL, false, 0},
+    {"generic", "", CELL_BOOL, false, 0},     {"framework", "", CELL_TEXT, false, 0},
+    {"steps", "", CELL_INT, false, 0},        {"step_error", "", CELL_REAL, true, 0},
+    {"steps_split", "", CELL_TEXT, false, 0},
 };
 
 ds_status ds_profile_list_text(const char *db_path, ds_buf *out, ds_error *err) {

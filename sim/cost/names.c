@@ -52,6 +52,20 @@ uint32_t ds_profiles_default(const ds_profiles *profiles, uint32_t kind) {
     return 0;
 }
 
+bool ds_profiles_means_generic(const char *name) {
+    return strcasecmp(name, "generic") == 0;
+}
+
+uint32_t ds_profiles_generic(const ds_profiles *profiles, uint32_t kind) {
+    for (uint32_t i = 1; i < profiles->profiles.n; i++)
+        if (profiles->profiles.at[i].is_generic && profiles->profiles.at[i].kind == kind) return i;
+    return 0;
+}
+
+bool ds_profile_is_generic(const ds_profiles *profiles, uint32_t profile) {
+    return profiles->profiles.at[profile].is_generic;
+}
+
 int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile) {
     return profiles->profiles.at[profile].issue_ps;
 }

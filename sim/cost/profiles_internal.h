@@ -6,7 +6,7 @@
 #include "sim/cost/gemm.h"
 
 /* Must equal schema.sql's. */
-#define DS_PROFILES_VERSION "9"
+#define DS_PROFILES_VERSION "10"
 
 typedef struct ds_alias {
     const char *name;  /* as written */
@@ -109,8 +109,8 @@ typedef struct ds_profile {
     ds_cost_spread spread;       /* of whole steps */
     uint32_t first_fit, end_fit; /* its efficiency curves lie between */
     const char *software, *source;
-    bool is_default;       /* of its kind */
-    const char *framework; /* "": none */
+    bool is_default, is_generic; /* of its kind */
+    const char *framework;       /* "": none */
     ds_profile_steps steps;
 } ds_profile;
 

@@ -22,6 +22,7 @@ static const ds_cost_range ranges[] = {
     {"profile", "ratio_p05", LEAST, 1, false, true},
     {"profile", "ratio_p95", 1, 1 / LEAST, false, true},
     {"profile", "is_default", 0, 1, true, false},
+    {"profile", "is_generic", 0, 1, true, false},
     {"profile", "steps", 0, 1e9, true, false},
     {"profile", "step_error", 0, 1e9, false, true},
     {"op_profile", "batch", 0, MOST, true, false},

@@ -82,6 +82,7 @@ typedef struct ds_builder {
     uint32_t *profiles_used;     /* profile ids of the scenario */
     uint32_t n_profiles_used;
     bool is_ideal;          /* devices of which none is a profile have none: no defaults */
+    bool is_generic;        /* … have the generic profile of their kind */
     ds_map placement_index; /* hash → id */
     ds_map mesh_index;      /* ds_mesh → placement id */
     ds_map slices;          /* hash → slices of placements (place.c) */
@@ -122,6 +123,9 @@ static inline const ds_placement *ds_plan__placement(const ds_builder *b, uint32
 
 /* plan.c */
 ds_status ds_plan__find_profiles(ds_builder *b, ds_error *err);
+/* The generic profile of the kind; DS_ERR_VALUE: the kind has none. */
+ds_status ds_plan__generic_of(const ds_profiles *profiles, uint32_t kind, ds_loc loc,
+                              uint32_t *profile, ds_error *err);
 void ds_plan__deinit(ds_builder *b);
 
 /* place.c */

@@ -92,6 +92,22 @@ static void use_schematic(ds_builder *b) {
     }
 }
 
+/* The scenario's last profile of the kind, else what the scenario says of kinds without one. */
+static ds_status choose_profile(const ds_builder *b, uint32_t kind, ds_loc loc, uint32_t *profile,
+                                ds_error *err) {
+    bool found = false;
+    *profile = 0;
+    for (uint32_t p = 0; p < b->n_profiles_used; p++)
+        if (ds_profile_kind(b->profiles, b->profiles_used[p]) == kind) {
+            *profile = b->profiles_used[p];
+            found = true;
+        }
+    if (found || b->is_ideal) return DS_OK;
+    if (b->is_generic) return ds_plan__generic_of(b->profiles, kind, loc, profile, err);
+    *profile = ds_profiles_default(b->profiles, kind);
+    return DS_OK;
+}
+
 /* Kinds and profiles of all devices of the plan's graph. */
 ds_status ds_plan__know_devices(ds_builder *b, ds_loc loc, ds_error *err) {
     uint32_t n = ds_topo_n_devices(b->plan->topo);
@@ -112,11 +128,7 @@ ds_status ds_plan__know_devices(ds_builder *b, ds_loc loc, ds_error *err) {
             continue;
         }
         DS_TRY(ds_profiles_find_kind(b->profiles, type, loc, &b->plan->kind_of[d], err));
-        b->plan->profile_of[d] =
-            b->is_ideal ? 0 : ds_profiles_default(b->profiles, b->plan->kind_of[d]);
-        for (uint32_t p = 0; p < b->n_profiles_used; p++)
-            if (ds_profile_kind(b->profiles, b->profiles_used[p]) == b->plan->kind_of[d])
-                b->plan->profile_of[d] = b->profiles_used[p];
+        DS_TRY(choose_profile(b, b->plan->kind_of[d], loc, &b->plan->profile_of[d], err));
     }
     for (uint32_t p = 0; p < b->n_profiles_used; p++) {
         bool used = b->profiles_used[p] == 0; /* ideal: of any device */

@@ -16,34 +16,52 @@ ds_status ds_plan__find_profiles(ds_builder *b, ds_error *err) {
         if (!n) continue;
         const ds_attr *attr = ds_scenario_find(b->unit, "", key);
         b->profiles_used = DS_NEW_N(&b->plan->arena, uint32_t, n);
-        b->n_profiles_used = n;
         for (uint32_t i = 0; i < n; i++) {
             const char *name;
             DS_TRY(ds_scenario_text_at(b->binding, "", key, i, &name, err));
-            DS_TRY(
-                ds_profiles_find_profile(b->profiles, name, attr->loc, &b->profiles_used[i], err));
-            b->is_ideal = b->is_ideal || b->profiles_used[i] == 0;
+            if (ds_profiles_means_generic(name)) {
+                b->is_generic = true;
+                continue;
+            }
+            uint32_t *profile = &b->profiles_used[b->n_profiles_used++];
+            DS_TRY(ds_profiles_find_profile(b->profiles, name, attr->loc, profile, err));
+            b->is_ideal = b->is_ideal || *profile == 0;
         }
         return DS_OK;
     }
     return DS_OK;
 }
 
+ds_status ds_plan__generic_of(const ds_profiles *profiles, uint32_t kind, ds_loc loc,
+                              uint32_t *profile, ds_error *err) {
+    *profile = ds_profiles_generic(profiles, kind);
+    if (*profile) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, loc,
+                        "profile = generic: no published table of operations of %s is known here, "
+                        "so the kind has no generic profile",
+                        ds_profiles_kind(profiles, kind)->name);
+}
+
 ds_status ds_plan_profile_of(const ds_binding *binding, const ds_profiles *profiles, uint32_t kind,
                              ds_cost_source *out, ds_error *err) {
     const char *key = ds_scenario_find(binding->unit, "", "profile") ? "profile" : "profiles";
     uint32_t n = ds_scenario_text_count(binding->unit, "", key);
-    bool is_ideal = false;
+    bool is_ideal = false, is_generic = false;
     *out = (ds_cost_source){.kind = kind};
     for (uint32_t i = 0; i < n; i++) {
         const char *name;
         uint32_t profile;
         DS_TRY(ds_scenario_text_at(binding, "", key, i, &name, err));
+        if (ds_profiles_means_generic(name)) {
+            is_generic = true;
+            continue;
+        }
         DS_TRY(ds_profiles_find_profile(profiles, name, DS_NOWHERE, &profile, err));
         is_ideal = is_ideal || profile == 0;
         if (ds_profile_kind(profiles, profile) == kind) out->profile = profile;
     }
     if (out->profile || is_ideal) return DS_OK;
+    if (is_generic) return ds_plan__generic_of(profiles, kind, DS_NOWHERE, &out->profile, err);
     out->profile = ds_profiles_default(profiles, kind);
     out->is_default = out->profile != 0;
     return DS_OK;

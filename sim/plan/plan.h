@@ -334,8 +334,9 @@ typedef struct ds_cost_source {
     uint32_t profile; /* 0: the catalogue's peaks */
     bool is_default;  /* the scenario names no profile for the kind */
 } ds_cost_source;
-/* The last profile of `profile`, else of `profiles`, that is of the kind; else, unless one of them
- * is ideal, the default of the kind. Errors: an unknown profile. */
+/* The last profile of `profile`, else of `profiles`, that is of the kind; else, if one of them is
+ * ideal, none; if one is generic, the generic profile of the kind; the default of the kind. Errors:
+ * an unknown profile, a kind without a generic profile. */
 ds_status ds_plan_profile_of(const ds_binding *binding, const ds_profiles *profiles, uint32_t kind,
                              ds_cost_source *out, ds_error *err);
 

@@ -37,7 +37,9 @@ static void put_profile(const ds_profiles *profiles, const ds_cost_source *s, ds
 
 static bool is_measured(const ds_profiles *profiles, uint32_t kind) {
     for (uint32_t p = 1; p < ds_profiles_n_profiles(profiles); p++)
-        if (ds_profile_kind(profiles, p) == kind) return true;
+        if (ds_profile_kind(profiles, p) == kind &&
+            (!ds_profile_is_generic(profiles, p) || ds_profile_has_compute(profiles, p)))
+            return true;
     return false;
 }
 

@@ -131,8 +131,11 @@ static void put_line(const ds_csv *csv, uint32_t i) {
                  100 * strtod(cell(csv, i, "step_error"), NULL), cell(csv, i, "steps"),
                  strcmp(cell(csv, i, "steps_split"), "val") == 0 ? "" : ", fitted");
     printf("%-18s %s %-25s %-18s  %-17s  %-20s  %s\n", cell(csv, i, "device"),
-           strcmp(cell(csv, i, "default"), "1") == 0 ? "*" : " ", cell(csv, i, "profile"),
-           cell(csv, i, "framework"), kind_of(csv, i), error, cell(csv, i, "software"));
+           strcmp(cell(csv, i, "default"), "1") == 0   ? "*"
+           : strcmp(cell(csv, i, "generic"), "1") == 0 ? "~"
+                                                       : " ",
+           cell(csv, i, "profile"), cell(csv, i, "framework"), kind_of(csv, i), error,
+           cell(csv, i, "software"));
 }
 
 static ds_status list(const arguments *args, ds_error *err) {
@@ -150,7 +153,8 @@ static ds_status list(const arguments *args, ds_error *err) {
          "first, then "
          "whole steps\nbefore operations and links, and errors on steps that no fit saw before "
          "fitted ones. `profile show NAME` lists\nthe rows of a profile, --ideal takes the data "
-         "sheet's peaks.");
+         "sheet's peaks.\n~ fits to published tables, of no testbed: --profile generic takes the "
+         "one of each device.");
     ds_csv_deinit(&csv);
     return DS_OK;
 }

@@ -46,7 +46,7 @@ static const cli_option shared_options[] = {
      .of = CLI_JOBS},
     {CLI_READ, 0, "profile", 0, "NAME",
      .help = "Cost profile of the scenario, in place of the profile of the file; "
-             "`distsim profile list` shows all profiles",
+             "`distsim profile list` shows all profiles, generic takes that of each device kind",
      .group = 1, .of = CLI_COSTS, .read = read_profile},
     {CLI_READ, 0, "ideal", 0, NULL,
      .help = "Costs of the data sheet's peaks, without a profile: --profile ideal", .group = 1,
