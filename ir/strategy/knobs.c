@@ -3,6 +3,7 @@
 
 #include "ir/strategy/internal.h"
 #include "ir/strategy/scenario.h"
+#include "ir/strategy/terms.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -11,10 +12,12 @@
 
 /* ---- the table ---- */
 
-#define DTYPES     "f64 f32 tf32 bf16 f16 f8e4m3 f8e5m2 f4e2m1"
-#define SIZE(what) .size = DS_SIZE_##what
-#define ANY        "*"
-#define NONE       NULL
+#define DTYPES              "f64 f32 tf32 bf16 f16 f8e4m3 f8e5m2 f4e2m1"
+#define DS_X(id, name, doc) " " name
+#define TERMS               "none" DS_TERM_MAP(DS_X)
+#define SIZE(what)          .size = DS_SIZE_##what
+#define ANY                 "*"
+#define NONE                NULL
 #define WAYS(sibling, template, exact, fewer)                                                      \
     .ways = {[DS_WAY_SIBLING] = sibling,                                                           \
              [DS_WAY_TEMPLATE] = template,                                                         \
@@ -38,6 +41,7 @@ static const ds_knob knobs[] = {
      __VA_ARGS__},
 #include "ir/strategy/knobs.def"
 };
+#undef DS_X
 
 #define N_KNOBS ((uint32_t)(sizeof knobs / sizeof *knobs))
 

@@ -513,6 +513,7 @@ ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile,
         ds_buf_printf(explain, "%s of %" PRId64 " bytes over %u, profile %s\n", asked->collective,
                       asked->bytes, asked->group, profiles->profiles.at[profile].name);
     if (explain && *software) ds_buf_printf(explain, "  software: %s\n", software);
+    if (!ds_profiles_has(profiles, DS_TERM_PROTOCOLS)) profile = 0;
     const shape *s = profile ? shape_of(asked->collective) : NULL;
     if (s) DS_TRY(try_terms(profiles, profile, asked, s, out, explain, err));
     if (s && !out->from_profile && s->basis)

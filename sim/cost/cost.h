@@ -10,6 +10,7 @@
 
 #include "ir/base/str.h"
 #include "ir/ops/ops.h"
+#include "ir/strategy/terms.h"
 
 typedef struct ds_profiles ds_profiles;
 
@@ -58,6 +59,12 @@ ds_status ds_profiles_find_profile(const ds_profiles *profiles, const char *name
 /* Does a device kind for which a run names no profile take the default profile of the kind? False
  * until this is called, before the profiles are shared. */
 void ds_profiles_use_defaults(ds_profiles *profiles, bool use);
+/* The same profiles without the terms of the set (ir/strategy/terms.h), in the arena; `profiles`
+ * itself for none. `profiles` must outlive the copy. O(1). */
+const ds_profiles *ds_profiles_without(const ds_profiles *profiles, uint32_t terms,
+                                       ds_arena *arena);
+/* Does the term count? */
+bool ds_profiles_has(const ds_profiles *profiles, ds_term term);
 /* The default profile of the kind; 0: the kind has none, or defaults are not used. */
 uint32_t ds_profiles_default(const ds_profiles *profiles, uint32_t kind);
 /* Is `name` the word for the generic profile of each device kind ("generic")? */

@@ -634,7 +634,7 @@ ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err) {
 }
 
 uint64_t ds_profiles_hash(const ds_profiles *profiles) {
-    return ds_hash_mix(profiles->content, profiles->uses_defaults);
+    return ds_hash_mix(profiles->content, profiles->uses_defaults | profiles->without << 1);
 }
 
 void ds_profiles_free(ds_profiles *profiles) {

@@ -182,6 +182,7 @@ static bool measured(const query *q, ds_dtype dtype, ds_cost *out) {
 /* ---- roofline ---- */
 
 static const ds_fit *fit_of(const query *q, const char *op, int32_t dtype, bool flop) {
+    if (!ds_profiles_has(q->p, DS_TERM_CURVES)) return NULL;
     const ds_profile *of = &q->p->profiles.at[q->profile];
     for (uint32_t i = of->first_fit; q->profile && i < of->end_fit; i++) {
         const ds_fit *f = &q->p->fits.at[i];
@@ -235,6 +236,8 @@ static const char *special_of(const query *q) {
 static const ds_fit *best_fit(const query *q, bool flop) {
     const char *special = special_of(q);
     const char *names[] = {special ? special : q->op, q->op, q->class};
+    if (q->work->kind == DS_WORK_ATTENTION && !ds_profiles_has(q->p, DS_TERM_ATTENTION))
+        names[0] = names[1] = names[2] = class_of(DS_WORK_GEMM);
     for (int i = 0; i < 3; i++) {
         const ds_fit *f = fit_of(q, names[i], (int32_t)q->work->dtype, flop);
         if (!f) f = fit_of(q, names[i], (int32_t)stand_in(q->kind, q->work->dtype), flop);
@@ -248,6 +251,7 @@ static const ds_fit *best_fit(const query *q, bool flop) {
  * efficiency curve for just these. */
 static const ds_gemm_fit *gemm_of(const query *q) {
     if (q->work->kind != DS_WORK_GEMM || !q->profile) return NULL;
+    if (q->p->without & (DS_TERM_TILES | DS_TERM_CURVES)) return NULL;
     const ds_fit *curve = best_fit(q, true);
     if (curve && strcmp(curve->op, q->class) != 0) return NULL;
     ds_dtype dtypes[] = {q->work->dtype, stand_in(q->kind, q->work->dtype)};
@@ -295,7 +299,8 @@ static bound bound_of(const query *q, const char *what, const ds_fit *f, double 
         b.extrapolated = work < f->w_min || work > f->w_max;
     }
     b.seconds = work / (rate * efficiency);
-    if (f && b.seconds < (double)f->floor_ps / (double)DS_PS_PER_S)
+    bool launches = ds_profiles_has(q->p, DS_TERM_LAUNCH);
+    if (f && launches && b.seconds < (double)f->floor_ps / (double)DS_PS_PER_S)
         b.seconds = (double)f->floor_ps / (double)DS_PS_PER_S;
     if (q->explain) explain_rate(q, what, f, rate, efficiency, b.extrapolated);
     return b;
@@ -328,7 +333,9 @@ static ds_status tiled(const query *q, const ds_gemm_fit *f, ds_cost *out) {
     const ds_work *w = q->work;
     ds_gemm_shape shape = {w->batch, w->m, w->n, w->k, ds_dtype_bits(w->dtype) / 8.0};
     ds_gemm_choice choice;
-    double seconds = ds_gemm_seconds(&f->model, &shape, &choice), flop = (double)w->flop;
+    ds_gemm_model model = f->model;
+    if (!ds_profiles_has(q->p, DS_TERM_LAUNCH)) model.launch_s = 0;
+    double seconds = ds_gemm_seconds(&model, &shape, &choice), flop = (double)w->flop;
     *out = (ds_cost){.origin = DS_COST_ROOFLINE,
                      .fitted = true,
                      .extrapolated = flop < f->w_min || flop > f->w_max,

@@ -66,7 +66,21 @@ bool ds_profile_is_generic(const ds_profiles *profiles, uint32_t profile) {
     return profiles->profiles.at[profile].is_generic;
 }
 
+const ds_profiles *ds_profiles_without(const ds_profiles *profiles, uint32_t terms,
+                                       ds_arena *arena) {
+    if (!terms) return profiles;
+    ds_profiles *copy = DS_NEW(arena, ds_profiles);
+    *copy = *profiles;
+    copy->without |= terms;
+    return copy;
+}
+
+bool ds_profiles_has(const ds_profiles *profiles, ds_term term) {
+    return !(profiles->without & (uint32_t)term);
+}
+
 int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile) {
+    if (!ds_profiles_has(profiles, DS_TERM_LAUNCH)) return 0;
     return profiles->profiles.at[profile].issue_ps;
 }
 
@@ -74,7 +88,8 @@ ds_cost_spread ds_profile_spread(const ds_profiles *profiles, uint32_t profile) 
     return profiles->profiles.at[profile].spread;
 }
 uint64_t ds_profile_slow_q32(const ds_profiles *profiles, uint32_t profile) {
-    return profiles->profiles.at[profile].slow_q32;
+    bool counts = ds_profiles_has(profiles, DS_TERM_INTERFERENCE);
+    return counts ? profiles->profiles.at[profile].slow_q32 : UINT64_C(1) << 32;
 }
 
 bool ds_profile_holds_compute(const ds_profiles *profiles, uint32_t profile) {

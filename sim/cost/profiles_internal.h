@@ -118,6 +118,7 @@ struct ds_profiles {
     ds_arena arena;
     uint64_t content; /* a hash of all that was loaded */
     bool uses_defaults;
+    uint32_t without; /* terms that do not count (ir/strategy/terms.h) */
     DS_VEC(ds_device_kind) kinds;
     DS_VEC(ds_alias) kind_names; /* canonical names and aliases */
     DS_VEC(ds_profile) profiles; /* [0] is "ideal" */

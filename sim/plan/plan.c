@@ -196,7 +196,14 @@ static ds_status build_once(const ds_binding *binding, const ds_profiles *profil
     ds_plan *plan = *out = ds_xcalloc(1, sizeof *plan);
     ds_arena_init(&plan->arena);
     plan->binding = binding;
-    plan->profiles = profiles;
+    uint32_t without;
+    ds_status told = ds_terms_read(binding, &without, err);
+    if (told != DS_OK) {
+        ds_plan_free(plan);
+        *out = NULL;
+        return told;
+    }
+    plan->profiles = profiles = ds_profiles_without(profiles, without, &plan->arena);
     plan->cost_mode = options->cost_mode;
     ds_plan_options own = *options;
     own.unfold = own.unfold || own.stepwise || has_rank_job(options);

@@ -10,6 +10,7 @@
 #include "ir/strategy/metrics.h"
 #include "ir/strategy/preset.h"
 #include "ir/strategy/scenario.h"
+#include "ir/strategy/terms.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -95,6 +96,12 @@ static void put_frameworks(void) {
                presets[i].value, when[presets[i].when], presets[i].source);
 }
 
+static void put_terms(void) {
+    printf("| Term | Part of the cost model |\n|---|---|\n");
+    for (uint32_t i = 0; i < DS_N_TERMS; i++)
+        printf("| `%s` | %s |\n", ds_term_name(i), ds_term_doc(i));
+}
+
 static void put_results(void) {
     printf("| Name | Meaning | Known |\n|---|---|---|\n");
     for (int i = 0; i < DS_METRIC_COUNT; i++) {
@@ -117,6 +124,8 @@ void mkmanual_knobs(const char *prose) {
             put_keys(strcmp(section, "scenario") == 0 ? "" : section);
         else if (strncmp(marker, "frameworks", 10) == 0)
             put_frameworks();
+        else if (strncmp(marker, "terms", 5) == 0)
+            put_terms();
         else if (strncmp(marker, "results", 7) == 0)
             put_results();
         prose = stop + sizeof end - 1;
