@@ -5,19 +5,37 @@
  * has no prediction. Nothing is fitted here: constants come from the cost database. */
 #include "ir/base/json.h"
 #include "ir/base/units.h"
+#include "ir/strategy/terms.h"
 #include "tools/cli/validate.h"
 #include "tools/validate/errors.h"
+#include "tools/validate/stack.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+/* Each word between commas is a term. */
+static void check_terms(const char *list, struct argp_state *state) {
+    for (size_t n; list && *list; list += n + (list[n] == ',')) {
+        n = strcspn(list, ",");
+        size_t begin = strspn(list, " "), length = begin < n ? n - begin : 0;
+        uint32_t i = 0;
+        while (i < DS_N_TERMS && (strlen(ds_term_name(i)) != length ||
+                                  strncmp(list + begin, ds_term_name(i), length) != 0))
+            i++;
+        if (i == DS_N_TERMS)
+            argp_error(state, "--without: '%.*s' is no term (ir/strategy/KNOBS.generated.md)",
+                       (int)length, list + begin);
+    }
+}
+
 static void check_usage(void *arguments_, struct argp_state *state) {
     const validate_arguments *args = arguments_;
     if (args->json && args->ledger) argp_error(state, "--json and --ledger exclude each other");
     if (args->memory && (args->json || args->ledger || args->out))
         argp_error(state, "--memory prints a table; it has no --json, --ledger or --out");
+    check_terms(args->without, state);
 }
 
 #define AT(member) offsetof(validate_arguments, member)
@@ -38,6 +56,12 @@ static const cli_option option_rows[] = {
            "Print the scenario of the row in this line of the file, and do not simulate"),
     FROM_1(AT(workers), "jobs", 'j', "N",
            "Rows predicted at a time; default: the number of processors"),
+    {CLI_FLAG, AT(zero_shot), "zero-shot", 0, NULL,
+     .help =
+         "Predict all rows with the generic profile of their GPU, as if their testbed had never "
+         "been measured; the facts of the machine and the framework are kept"},
+    {CLI_TEXT, AT(without), "without", 0, "TERM,…",
+     .help = "Switch terms of the cost model off (the scenario's `without`), to see their effect"},
     {CLI_FLAG, AT(memory), "memory", 0, NULL,
      .help = "Predict memory instead, of the rows that have a figure for it, and print each"},
     {CLI_FLAG, AT(all_microbatches), "all-microbatches", 0, NULL,
@@ -331,13 +355,14 @@ static int print_scenario(const validate_arguments *args, const predictions *all
         ds_error err;
         ds_buf text = {0};
         if (row.line != args->scenario) continue;
-        const val_testbed *testbed = val_testbed_of(&row),
-                          none = {.nvlink_gb_per_s = 300, .nic_mb_per_s = 25000};
-        if (!testbed) testbed = &none;
-        if (!args->memory) val_testbed_complete(testbed, &row);
+        val_testbed testbed = {.nvlink_gb_per_s = 300, .nic_mb_per_s = 25000};
+        if (!args->memory && val_testbed_for(&row, args->zero_shot, &testbed, &err) != DS_OK)
+            return cli_fail(NULL, &err);
+        testbed.without = args->without;
+        if (!args->memory) val_testbed_complete(&testbed, &row);
         if (val_row_complete(&row, &err) != DS_OK) return cli_fail(NULL, &err);
         bool some = args->memory && !args->all_microbatches;
-        val_scenario(&row, testbed, args->memory ? VAL_MEMORY : VAL_TIME,
+        val_scenario(&row, &testbed, args->memory ? VAL_MEMORY : VAL_TIME,
                      some ? val_memory_microbatches(&row) : 0, &text);
         fputs(text.text, stdout);
         ds_buf_deinit(&text);
@@ -366,7 +391,9 @@ static int validate(validate_arguments *args, const ds_profiles *profiles) {
                             .n_include_dirs = args->common.include_dirs.n},
                    .n_workers = args->workers ? args->workers
                                 : cores > 0   ? (uint32_t)cores
-                                              : 1};
+                                              : 1,
+                   .zero_shot = args->zero_shot,
+                   .without = args->without};
     if (!exit_code && args->scenario) {
         exit_code = print_scenario(args, &all);
     } else if (!exit_code) {

@@ -8,9 +8,11 @@
 
 #include "ir/base/units.h"
 #include "ir/lang/library.h"
+#include "ir/strategy/scenario.h"
 #include "ir/verify/verify.h"
-#include "search/driver/pool.h"
 #include "search/compose/compose.h"
+#include "search/driver/pool.h"
+#include "tools/validate/stack.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -57,8 +59,9 @@ ds_status val_open(const char *text, size_t n, const ds_load_options *load, ds_u
 /* ---- DistIR's table ---- */
 
 /* scenarios/distir-mlp.dir covers all of its rows. */
-static ds_status open_mlp(const val_row *row, const ds_load_options *load, ds_unit **unit,
+static ds_status open_mlp(const val_job *job, const val_row *row, ds_unit **unit,
                           ds_binding *binding, ds_error *err) {
+    const ds_load_options *load = &job->load;
     char values[4][24];
     const int64_t numbers[] = {row->gpus, row->layers, row->gbs, row->hidden};
     static const char *const names[] = {"world", "layers", "batch", "width"};
@@ -74,6 +77,8 @@ static ds_status open_mlp(const val_row *row, const ds_load_options *load, ds_un
     ds_status status = ds_load_file(path, load, unit, err);
     free(path);
     if (status != DS_OK) return status;
+    if (job->zero_shot)
+        ds_scenario_set(*unit, "", "profile", (ds_attr){.kind = DS_ATTR_WORD, .word = VAL_GENERIC});
     return check_unit(*unit, settings, 4, binding, err);
 }
 
@@ -158,6 +163,10 @@ static ds_status check_model(const val_row *row, const val_testbed *t, ds_error 
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
                             "%s: products narrower than the activations between them",
                             row->precision);
+    if (!val_scenario_knows(row, t))
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                            "recompute = selective-op: the order of products of %s is not known",
+                            row->model);
     if (row->known) return DS_OK;
     if (t->model != VAL_LLAMA && row->kv_heads != row->heads)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
@@ -286,7 +295,7 @@ static ds_status time_mlp(const val_job *job, ds_plan_ground *ground, val_predic
     ds_unit *unit = NULL;
     ds_binding binding;
     timing t;
-    ds_status status = open_mlp(&p->row, &job->load, &unit, &binding, err);
+    ds_status status = open_mlp(job, &p->row, &unit, &binding, err);
     if (status == DS_OK) status = time_binding(&binding, job->profiles, ground, &t, err);
     if (status == DS_OK) {
         p->seconds = (double)t.step_ps / (double)DS_PS_PER_S;
@@ -302,27 +311,26 @@ static ds_status time_mlp(const val_job *job, ds_plan_ground *ground, val_predic
 static ds_status predict(const val_job *job, ds_plan_ground *ground, val_prediction *p,
                          ds_error *err) {
     val_row row = p->row;
-    const val_testbed *testbed = val_testbed_of(&row);
+    val_testbed testbed;
     if (strcmp(row.split, "exclude") == 0)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "the table excludes it");
     DS_TRY(val_row_check_cells(&row, err));
     if (!(row.seconds > 0)) return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "no measured time");
     if (val_row_is_mlp(&row)) return time_mlp(job, ground, p, err);
-    if (!testbed)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "no testbed for source '%s' on %s",
-                            row.source_id, row.gpu);
-    if (!row.known && !is_dense(row.model))
+    DS_TRY(val_testbed_for(&row, job->zero_shot, &testbed, err));
+    testbed.without = job->without;
+    if (!row.known && testbed.model != VAL_BERT && !is_dense(row.model))
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "no dense transformer: %s",
                             row.model);
-    val_testbed_complete(testbed, &row);
+    val_testbed_complete(&testbed, &row);
     bool sized = row.layers && row.hidden && row.heads && row.gbs && row.gpus_per_node;
-    if (testbed->plans && sized && !row.dp && !row.tp && !row.pp && !row.mbs)
-        return time_open_layout(job, ground, &row, testbed, p, err);
-    if (testbed->tunes && !row.mbs && row.gbs && row.dp)
-        return time_open_row(job, ground, &row, testbed, p, err);
+    if (testbed.plans && sized && !row.dp && !row.tp && !row.pp && !row.mbs)
+        return time_open_layout(job, ground, &row, &testbed, p, err);
+    if (testbed.tunes && !row.mbs && row.gbs && row.dp)
+        return time_open_row(job, ground, &row, &testbed, p, err);
     DS_TRY(val_row_complete(&row, err));
-    DS_TRY(check_model(&row, testbed, err));
-    return time_row(job, ground, &row, testbed, p, err);
+    DS_TRY(check_model(&row, &testbed, err));
+    return time_row(job, ground, &row, &testbed, p, err);
 }
 
 /* ---- all rows ---- */
@@ -337,11 +345,11 @@ typedef struct work {
 
 /* Where measurements of that profile's steps lie. */
 static void set_interval(const val_job *job, val_prediction *p) {
-    const val_testbed *testbed = val_testbed_of(&p->row);
+    val_testbed testbed;
     uint32_t profile;
     ds_error unsaid;
-    if (!testbed || !testbed->profile ||
-        ds_profiles_find_profile(job->profiles, testbed->profile, DS_NOWHERE, &profile, &unsaid) !=
+    if (val_testbed_for(&p->row, job->zero_shot, &testbed, &unsaid) != DS_OK || !testbed.profile ||
+        ds_profiles_find_profile(job->profiles, testbed.profile, DS_NOWHERE, &profile, &unsaid) !=
             DS_OK)
         return;
     ds_cost_spread spread = ds_profile_spread(job->profiles, profile);

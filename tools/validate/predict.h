@@ -23,6 +23,9 @@ typedef struct val_job {
     const ds_profiles *profiles;
     ds_load_options load;
     uint32_t n_workers;
+    bool zero_shot; /* no calibrated profile counts: the generic profile of each device does */
+    const char
+        *without; /* terms of the cost model that do not count, "tiles, launch"; NULL: none */
 } val_job;
 
 /* Predicts the rows, each filled in but for what follows `file`; every row ends with a time or a

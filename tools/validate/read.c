@@ -95,11 +95,17 @@ static const char *word_of(const reader *in, const char *column, const char *con
     return text;
 }
 
-/* A stage; FSDP shares out weights too. */
+/* A stage; FSDP shares out weights too, and says so alone or behind the stage: "3 (FSDP)",
+ * "3 (HSDP, groups of 8)". */
 static int64_t zero_of(const reader *in) {
-    return strcasecmp(text_of(in, "zero_stage"), "FSDP") == 0
-               ? 3
-               : whole_of(in, "zero_stage", 0, 3, -1);
+    const char *text = text_of(in, "zero_stage");
+    char end = 0;
+    if (strcasecmp(text, "FSDP") == 0 || strcasecmp(text, "3 (FSDP)") == 0) return 3;
+    if (sscanf(text, "3 (HSDP, groups of %5" SCNd64 "%c", &in->row->zero_group, &end) == 2 &&
+        end == ')' && in->row->zero_group > 0)
+        return 3;
+    in->row->zero_group = 0;
+    return whole_of(in, "zero_stage", 0, 3, -1);
 }
 
 static double seconds_of(const reader *in, const char *column, double unit) {
@@ -164,12 +170,22 @@ void val_row_read(const ds_csv *csv, uint32_t index, val_row *out) {
                                              "selective",
                                              "selective(attention)",
                                              "selective (attention)",
+                                             "selective-op",
                                              NULL};
-    static const char *const precisions[] = {
-        "fp32",     "fp16",     "bf16",    "bf16 (fp32 grad accum)",
-        "amp_fp16", "amp_bf16", "amp_fp8", "fp8",
-        "fp8-cs",   "fp8-mx",   "mxfp8",   "nvfp4",
-        NULL};
+    static const char *const precisions[] = {"fp32",
+                                             "fp16",
+                                             "bf16",
+                                             "bf16 (fp32 grad accum)",
+                                             "amp_fp16",
+                                             "amp_bf16",
+                                             "amp_fp8",
+                                             "fp8",
+                                             "fp8-cs",
+                                             "fp8-mx",
+                                             "mxfp8",
+                                             "nvfp4",
+                                             "fp8 (linear layers)",
+                                             NULL};
     const reader in = {csv, index, out};
 #define TEXT(column)   text_of(&in, column)
 #define SIZE(column)   whole_of(&in, column, 1, MAX_SIZE, 0)
@@ -183,6 +199,10 @@ void val_row_read(const ds_csv *csv, uint32_t index, val_row *out) {
         .split = TEXT("split"),
         .memory = TEXT("mem_gb"),
         .notes = TEXT("notes"),
+        .intra_link = TEXT("intra_link"),
+        .inter_link = TEXT("inter_link"),
+        .name = TEXT("case"),
+        .stated = TEXT("layout_stated"),
     };
     out->schedule = word_of(&in, "schedule", schedules);
     out->recompute = word_of(&in, "recompute", recomputes);

@@ -2,10 +2,11 @@
  *
  * Columns (tests/data/e2e/e2e_*.csv; others are passed over, a missing one counts as blank):
  * source_id source_ref model params_b layers hidden heads kv_heads ffn vocab seq gpu gpus
- * gpus_per_node dp tp pp cp ep vpp schedule mbs gbs zero_stage seq_parallel recompute precision
- * iter_time_s iter_time_derived_s mem_gb split notes. A blank cell is what the source does not say;
- * a cell that cannot be read, or that no run has (dp = 0, precision = int8), is no blank one: its
- * row is refused, with column and value. zero_stage is 0 to 3, or FSDP, which is 3. Nothing is
+ * gpus_per_node intra_link inter_link dp tp pp cp ep vpp schedule mbs gbs zero_stage seq_parallel
+ * recompute precision iter_time_s iter_time_derived_s mem_gb split notes case layout_stated. A blank
+ * cell is what the source does not say; a cell that cannot be read, or that no run has (dp = 0,
+ * precision = int8), is no blank one: its row is refused, with column and value. zero_stage is 0 to
+ * 3, or FSDP, which is 3; "3 (HSDP, groups of 8)" shares weights out in groups. Nothing is
  * guessed: what a run cannot do without, and neither the row nor its testbed
  * (tools/validate/testbed.h) gives, makes it incomplete, with a reason. */
 #ifndef DS_VALIDATE_ROW_H
@@ -22,10 +23,14 @@ typedef struct val_row {
     char unread[160]; /* the first cell that is wrong, and how; "": none */
     const char *source_id, *ref, *model, *gpu, *schedule, *recompute, *precision, *split, *memory;
     const char *notes;
+    const char *intra_link, *inter_link; /* labels of a machine, or rates (stack.h) */
+    const char *name;                    /* the cell `case`: of a table that names its rows */
+    const char *stated;                  /* the cell layout_stated */
     double params_b;
     int64_t layers, hidden, heads, kv_heads, ffn, vocab, seq;
     int64_t gpus, gpus_per_node, dp, tp, pp, cp, ep, vpp, mbs, gbs;
     int64_t zero;                 /* -1: not stated */
+    int64_t zero_group;           /* replicas that share out weights among them; 0: all */
     int64_t sp;                   /* -1: not stated, which counts as off */
     double memory_gb;             /* 0: not stated, or no number (OOM) */
     const val_known_model *known; /* NULL: the row has its dims itself */

@@ -80,13 +80,13 @@ static void put_topology(const val_row *r, const val_testbed *t, const char *gpu
 /* ---- the model ---- */
 
 static const char *model_file(const val_row *r, const val_testbed *t) {
-    static const char *const files[] = {"megatron", "gpt", "llama"};
+    static const char *const files[VAL_MODELS] = {"megatron", "gpt", "llama", "bert"};
     if (!r->known) return files[t->model];
     return r->known->file ? r->known->file : "moe";
 }
 
 static const char *model_entry(const val_row *r, const val_testbed *t) {
-    static const char *const entries[] = {"gpt", "gpt", "llama"};
+    static const char *const entries[VAL_MODELS] = {"gpt", "gpt", "llama", "bert"};
     if (!r->known) return entries[t->model];
     return in_4_bits(r) && r->known->entry_4_bits ? r->known->entry_4_bits : r->known->entry;
 }
@@ -139,6 +139,33 @@ static void put_sp(const val_row *r, const val_testbed *t, val_purpose purpose, 
     if (overlap && purpose == VAL_TIME) ds_buf_printf(out, ", tp_overlap = %s", overlap);
 }
 
+/* The ops that run again where every second product is kept, and attention: torchtitan's
+ * _apply_ac_to_transformer_block counts the products of a block from 1, and computes those with even
+ * numbers again, and all that is neither product nor attention (nor a collective). Products in the
+ * order of the block: q, k, v, out, gate, up, down; of GPT qkv, out, fc1, fc2. */
+static const char *ops_again(val_model model) {
+    static const char *const ops[VAL_MODELS] = {
+        [VAL_LLAMA] = "\"n1\", \"k\", \"q_rot\", \"k_rot\", \"proj\", \"mid\", \"n2\", \"up\", "
+                      "\"act\", \"glu\"",
+        [VAL_GPT_FLASH] =
+            "\"ln1\", \"qkv_b\", \"q1\", \"k1\", \"v1\", \"q\", \"k\", \"v\", \"proj\", "
+            "\"proj_b\", \"proj_d\", \"mid\", \"ln2\", \"fc1_b\", \"act\""};
+    return ops[model];
+}
+
+bool val_scenario_knows(const val_row *r, const val_testbed *t) {
+    return strcasecmp(r->recompute, "selective-op") != 0 || (!r->known && ops_again(t->model));
+}
+
+static void put_recompute(const val_row *r, const val_testbed *t, ds_buf *out) {
+    if (strcasecmp(r->recompute, "selective-op") == 0)
+        ds_buf_printf(out, ", recompute = [%s]", ops_again(t->model));
+    else if (strncasecmp(r->recompute, "full", 4) == 0)
+        ds_buf_put(out, ", recompute = full");
+    else if (strncasecmp(r->recompute, "sel", 3) == 0)
+        ds_buf_put(out, ", recompute = selective");
+}
+
 static void put_strategy(const val_row *r, const val_testbed *t, val_purpose purpose,
                          int64_t microbatches, ds_buf *out) {
     int64_t zero = t->fsdp && r->zero == 2 ? 3 : r->zero;
@@ -147,8 +174,10 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
                   "  strategy { dp = %" PRId64 ", tp = %" PRId64 ", pp = %" PRId64
                   ", microbatches = %" PRId64 ", zero = %" PRId64,
                   r->dp, r->tp, r->pp, microbatches, zero);
-    if (zero < 2 && r->dp > 1 && t->late_reduce && purpose == VAL_TIME)
-        ds_buf_put(out, ", late_reduce = true");
+    if (zero == 3 && r->zero_group && r->zero_group < r->dp)
+        ds_buf_printf(out, ", zero_group = %" PRId64, r->zero_group);
+    if (zero < 2 && r->dp > 1 && (t->late_reduce || t->framework) && purpose == VAL_TIME)
+        ds_buf_printf(out, ", late_reduce = %s", t->late_reduce ? "true" : "false");
     if (t->parts && purpose == VAL_TIME && r->pp > 1 && r->tp > 1)
         ds_buf_put(out, ", scatter_gather = true");
     if (r->cp > 1) ds_buf_printf(out, ", cp = %" PRId64, r->cp);
@@ -158,15 +187,14 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
     put_sp(r, t, purpose, out);
     if (r->vpp > 1)
         ds_buf_printf(out, ", schedule = \"interleaved\", virtual_stages = %" PRId64, r->vpp);
-    if (strncasecmp(r->recompute, "full", 4) == 0) ds_buf_put(out, ", recompute = full");
-    if (strncasecmp(r->recompute, "sel", 3) == 0) ds_buf_put(out, ", recompute = selective");
+    put_recompute(r, t, out);
     put_stage_layers(r, out);
     ds_buf_put(out, " }\n");
 }
 
 /* "fp16", "bf16 (fp32 grad accum)", "fp32"; "FP8-CS", "MXFP8", "NVFP4": products in it, and bf16
  * between them. */
-static void put_train(const val_row *r, ds_buf *out) {
+static void put_train(const val_row *r, const val_testbed *t, ds_buf *out) {
     const char *narrow = mentions(r->precision, "fp8")   ? "f8e4m3"
                          : mentions(r->precision, "fp4") ? "f4e2m1"
                                                          : NULL;
@@ -175,7 +203,8 @@ static void put_train(const val_row *r, ds_buf *out) {
     const char *dtype = narrow || mentions(r->precision, "bf16") ? "bf16" : "f16";
     ds_buf_put(out, "  train { optimizer = adam");
     if (!single) ds_buf_printf(out, ", dtype = %s", dtype);
-    if (!single && wide) ds_buf_put(out, ", grad_dtype = f32");
+    const char *sums = wide ? "f32" : strcmp(dtype, "bf16") == 0 ? t->grad_dtype : NULL;
+    if (!single && sums) ds_buf_printf(out, ", grad_dtype = %s", sums);
     if (narrow) ds_buf_printf(out, ", product_dtype = %s", narrow);
     ds_buf_put(out, " }\n");
 }
@@ -195,11 +224,16 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
     if (purpose == VAL_MEMORY) ds_buf_put(out, "  memory = allocator\n  masks = kept\n");
     if (purpose == VAL_MEMORY && strstr(r->schedule, "DeepSpeed"))
         ds_buf_put(out, "  framework = deepspeed\n");
-    if (purpose == VAL_TIME && t->profile)
+    else if (t->framework)
+        ds_buf_printf(out, "  framework = %s\n", t->framework);
+    if (purpose == VAL_TIME && t->profile && strcmp(t->profile, VAL_GENERIC) == 0)
+        ds_buf_put(out, "  profile = generic\n");
+    else if (purpose == VAL_TIME && t->profile)
         ds_buf_printf(out, "  profile = \"%s\"\n", t->profile);
     else /* without a profile the device's default one would count */
         ds_buf_put(out, "  profile = ideal\n");
-    put_train(r, out);
+    if (purpose == VAL_TIME && t->without) ds_buf_printf(out, "  without = [%s]\n", t->without);
+    put_train(r, t, out);
     put_strategy(r, t, purpose, microbatches, out);
     ds_buf_put(out, "}\n");
 }

@@ -12,8 +12,13 @@
 typedef enum val_model {
     VAL_GPT,       /* models/megatron.dir: GPT with the core of attention written out */
     VAL_GPT_FLASH, /* models/gpt.dir: GPT with fused attention */
-    VAL_LLAMA      /* models/llama.dir */
+    VAL_LLAMA,     /* models/llama.dir */
+    VAL_BERT,      /* models/bert.dir */
+    VAL_MODELS
 } val_model;
+
+/* The profile of a testbed without measurements: the generic profile of the device. */
+#define VAL_GENERIC "generic"
 
 typedef struct val_testbed {
     const char *source;  /* source_id is it, or a member of it: "alpa_e2e" of "alpa" */
@@ -32,8 +37,10 @@ typedef struct val_testbed {
     int64_t layers, hidden, vocab, heads, seq;
     int64_t zero; /* stage + 1 */
     const char *recompute, *precision;
-    bool narrow; /* the profile has products of 8 bits */
-    bool sp;     /* with tp > 1 what lies between its regions is split too */
+    const char *framework;  /* the scenario's word; NULL: none, all settings are stated here */
+    const char *grad_dtype; /* in which gradients are summed; NULL: the framework's */
+    bool narrow;            /* the profile has products of 8 bits */
+    bool sp;                /* with tp > 1 what lies between its regions is split too */
     /* strategy.tp_overlap with products of 16 and of 8 bits; NULL: none. */
     const char *tp_overlap, *narrow_tp_overlap;
     bool whole_vocab; /* the vocabulary is padded for tp > 1 only */
@@ -49,6 +56,7 @@ typedef struct val_testbed {
      * backward pass, which move the same bytes. */
     bool gathers_ahead;
     const char *basis;
+    const char *without; /* terms of the cost model that do not count; NULL: none */
 } val_testbed;
 
 /* The testbed of a row; NULL if none is known. */
