@@ -20,8 +20,8 @@ typedef struct arguments {
     cli_options common; /* --database and --overwrite */
     const char *action;
     cli_texts rest;
-    const char *out, *topology;
-    bool write, check;
+    const char *out, *topology, *profile, *on;
+    bool write, check, json;
     profile_import_options import;
 } arguments;
 
@@ -38,8 +38,8 @@ static void read_word(void *arguments_, char *word, struct argp_state *state) {
 static const cli_option option_rows[] = {
     {CLI_TEXT, AT(common.profiles), "database", 0, "FILE",
      .help =
-         "Cost database to use (list, show, diff, export); of import, whose catalogue knows the "
-         "device"},
+         "Cost database to use (list, show, diff, export, check); of import, whose catalogue knows "
+         "the device"},
     {CLI_TEXT, AT(out), "output", 'o', "PATH",
      .help = "Folder of import and export, database of build"},
     {CLI_FLAG, AT(common.overwrite), "overwrite", 0, NULL,
@@ -54,6 +54,16 @@ static const cli_option option_rows[] = {
          "fit: collective_protocols.csv instead, to the measured collectives of TABLE.csv on these "
          "links",
      .group = 1},
+    {CLI_TEXT, AT(profile), "profile", 0, "NAME",
+     .help = "check: this profile; default: the generic profile of each row's device", .group = 3},
+    {CLI_TEXT, AT(on), "on", 0, "TOPOLOGY.dir",
+     .help = "check: collectives and dispatch on the file's last topology; default: the machine of "
+             "the library with the device",
+     .group = 3},
+    {CLI_FLAG, AT(json), "json", 0, NULL,
+     .help = "check: an array of {device, dtype, family, n, refused, median, p90, bias}, in per "
+             "cent",
+     .group = 3},
     {CLI_TEXT, AT(import.format), "format", 0, "csv|nccl|kineto|nsys",
      .help = "import: the kind of FILE; default: by its name, .json, .csv, else a log", .group = 2},
     {CLI_TEXT, AT(import.name), "name", 0, "NAME",
@@ -85,14 +95,15 @@ const cli_verb cli_verb_profile = {
     .options = option_rows,
     .word = read_word,
     .args_doc = "list\nshow NAME\ndiff NAME NAME\nexport NAME -o FOLDER\nbuild FOLDER -o FILE.db\n"
-                "import FILE -o FOLDER\nfit FOLDER [TABLE.csv]",
+                "import FILE -o FOLDER\nfit FOLDER [TABLE.csv]\ncheck TABLE.csv...",
     .doc =
         "The cost database: its contents, own measurements, and the errors of its curves."
         "\vA profile is a folder of CSV files (cost_profiles/README.md): `import` fills one from "
         "a table, an nccl-tests log, a trace of PyTorch's profiler or a kernel table of nsys; "
         "`fit` finds the constants of its efficiency.csv and gemm_fits.csv and says how well "
         "they predict rows that they did not see; `build` makes a database of a tree of such "
-        "folders, which every verb takes as --database."};
+        "folders, which every verb takes as --database. `check` compares the curves with "
+        "published tables of operations (tests/data/ops)."};
 
 /* ---- reading ---- */
 
@@ -354,7 +365,7 @@ typedef struct action {
     bool out;             /* needs -o */
     int options;          /* the group of `option_rows` that is its own; 0: none */
     const char *usage, *about;
-    ds_status (*run)(const arguments *args, ds_error *err);
+    ds_status (*run)(const arguments *args, ds_error *err); /* NULL: profile_check */
 } action;
 
 static const action actions[] = {
@@ -377,7 +388,14 @@ static const action actions[] = {
     {"fit", 1, 2, false, 1, "fit FOLDER [TABLE.csv --topology FILE.dir]",
      "Finds the constants of efficiency.csv and gemm_fits.csv, or of collective_protocols.csv, and "
      "says how well they predict rows that they did not see. Tables that are missing are started.",
-     fit}};
+     fit},
+    {"check", 1, UINT32_MAX, false, 3, "check TABLE.csv...",
+     "Prices the rows of published tables of operations with the generic profile of each row's "
+     "device, and prints how far the times are from the measured ones: of each device, dtype and "
+     "family (table, operation, direction) the number of rows, rows refused, the median and the "
+     "90th percentile of |predicted/measured - 1|, and the mean of predicted/measured - 1. The "
+     "columns of a table say what it is (tools/measured/README.md). A row's source plays no part.",
+     NULL}};
 enum { N_ACTIONS = sizeof actions / sizeof *actions };
 
 static const action *find_action(const char *name) {
@@ -402,6 +420,8 @@ static int misused(const arguments *args) {
     } else if ((args->write || args->check || args->topology) && a->run != fit) {
         fprintf(stderr, "distsim profile %s: --write, --check and --topology belong to fit",
                 a->name);
+    } else if ((args->profile || args->on || args->json) && a->run) {
+        fprintf(stderr, "distsim profile %s: --profile, --on and --json belong to check", a->name);
     } else if (a->run == fit && (args->rest.n == 2) != (args->topology != NULL)) {
         fprintf(stderr, "distsim profile fit: --topology and TABLE.csv go together");
     } else if (args->write && args->check) {
@@ -439,8 +459,16 @@ int cmd_profile(int argc, char **argv) {
     help_action(argc, argv);
     cli_parse(&cli_verb_profile, argc, argv, &args);
     int code = misused(&args);
-    if (!code) {
-        ds_status status = find_action(args.action)->run(&args, &err);
+    const action *a = code ? NULL : find_action(args.action);
+    if (a && !a->run)
+        code = profile_check(&(profile_check_options){.tables = args.rest.at,
+                                                      .n_tables = args.rest.n,
+                                                      .profile = args.profile,
+                                                      .on = args.on,
+                                                      .json = args.json},
+                             &args.common);
+    if (a && a->run) {
+        ds_status status = a->run(&args, &err);
         if (status != DS_OK) code = cli_fail(NULL, &err);
     }
     free(args.rest.at);

@@ -14,6 +14,17 @@ ds_status profile_table(const char *db_path, const char *profile, const char *fi
  * collectives. */
 ds_status profile_diff(const char *db_path, const char *a, const char *b, ds_error *err);
 
+typedef struct profile_check_options {
+    const char *const *tables;
+    uint32_t n_tables;
+    const char *profile; /* NULL: the generic profile of each row's device */
+    const char *on; /* a topology for collectives and dispatch; NULL: machines of the library */
+    bool json;
+} profile_check_options;
+
+/* Prints how far predictions are from the rows of published tables. Returns the exit code. */
+int profile_check(const profile_check_options *options, cli_options *common);
+
 typedef struct profile_import_options {
     const char *format; /* csv, nccl, kineto, nsys */
     const char *file;

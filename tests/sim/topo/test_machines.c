@@ -18,14 +18,25 @@ typedef struct machine {
  * instance pages of AWS (p3dn 100 Gb/s, p4d 400 Gb/s, p5 and p6 3.2 Tb/s) and Azure (ND A100 v4 1.6
  * Tb/s, ND H100 v5 and ND MI300X v5 3.2 Tb/s; ND GB200 v6 400 Gb/s a GPU; GB300 800 Gb/s a GPU). */
 static const machine machines[] = {
-    {"dgx1-v100", "V100-SXM2-16GB", 8, 150, 50}, {"p3dn", "V100-SXM2-32GB", 8, 150, 12.5},
-    {"dgx2", "V100-SXM3-32GB", 16, 150, 100},    {"dgx-a100", "A100-SXM4-80GB", 8, 300, 200},
-    {"p4d", "A100-SXM4-40GB", 8, 300, 50},       {"ndv4", "A100-SXM4-40GB", 8, 300, 200},
-    {"dgx-h100", "H100-SXM5-80GB", 8, 450, 400}, {"p5", "H100-SXM5-80GB", 8, 450, 400},
-    {"ndv5", "H100-SXM5-80GB", 8, 450, 400},     {"dgx-h200", "H200-SXM-141GB", 8, 450, 400},
-    {"dgx-b200", "B200-SXM-180GB", 8, 900, 400}, {"p6-b200", "B200-SXM-180GB", 8, 900, 400},
-    {"dgx-b300", "B300-SXM-288GB", 8, 900, 800}, {"gb200-nvl72", "GB200-SXM-186GB", 72, 900, 3600},
-    {"gb300-nvl72", "GB300-SXM", 72, 900, 7200}, {"mi300x", "MI300X-192GB", 8, 448, 400},
+    {"dgx1-v100", "V100-SXM2-16GB", 8, 150, 50},
+    {"p3dn", "V100-SXM2-32GB", 8, 150, 12.5},
+    {"dgx2", "V100-SXM3-32GB", 16, 150, 100},
+    {"dgx-a100", "A100-SXM4-80GB", 8, 300, 200},
+    {"p4d", "A100-SXM4-40GB", 8, 300, 50},
+    {"ndv4", "A100-SXM4-40GB", 8, 300, 200},
+    {"dgx-h100", "H100-SXM5-80GB", 8, 450, 400},
+    {"p5", "H100-SXM5-80GB", 8, 450, 400},
+    {"ndv5", "H100-SXM5-80GB", 8, 450, 400},
+    {"dgx-h200", "H200-SXM-141GB", 8, 450, 400},
+    {"dgx-b200", "B200-SXM-180GB", 8, 900, 400},
+    {"p6-b200", "B200-SXM-180GB", 8, 900, 400},
+    {"dgx-b300", "B300-SXM-288GB", 8, 900, 800},
+    {"gb200-nvl72", "GB200-SXM-186GB", 72, 900, 3600},
+    {"gb300-nvl72", "GB300-SXM", 72, 900, 7200},
+    {"mi300x", "MI300X-192GB", 8, 448, 400},
+    {"h800", "H800-SXM-80GB", 8, 200, 400},
+    {"l40s", "L40S-48GB", 8, 31, 100},
+    {"rtx-pro-6000", "RTX-PRO-6000-SE-96GB", 8, 63, 200},
 };
 #define N_MACHINES (sizeof machines / sizeof *machines)
 
