@@ -7,7 +7,7 @@ CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta VALUES ('schema_version', '10');
+INSERT INTO meta VALUES ('schema_version', '11');
 
 -- Where numbers come from: one row a document or data file.
 CREATE TABLE source (
@@ -170,6 +170,51 @@ CREATE TABLE gemm_fit (
     basis           TEXT NOT NULL CHECK (basis <> ''),
     source          INTEGER NOT NULL REFERENCES source (id),
     PRIMARY KEY (profile, dtype)
+) STRICT;
+
+-- Fused attention by blocks and waves (sim/cost/attention.h has the formula). w is FLOP.
+CREATE TABLE attention_fit (
+    profile         INTEGER NOT NULL REFERENCES profile (id),
+    kernel          TEXT NOT NULL CHECK (kernel <> ''),
+    direction       TEXT NOT NULL CHECK (direction IN ('fwd', 'bwd')),
+    dtype           TEXT NOT NULL,
+    dim_least       INTEGER NOT NULL CHECK (dim_least > 0), -- dims of queries that the row is for
+    dim_most        INTEGER NOT NULL CHECK (dim_most >= dim_least),
+    -- 1: the kernel that counts where none is named
+    is_default      INTEGER NOT NULL CHECK (is_default IN (0, 1)),
+    processors      INTEGER NOT NULL CHECK (processors > 0),
+    flop_per_s      INTEGER NOT NULL CHECK (flop_per_s > 0), -- of all of them where e_max = 1
+    bytes_per_s     INTEGER NOT NULL CHECK (bytes_per_s > 0), -- of memory where e_memory = 1
+    block_rows      INTEGER NOT NULL CHECK (block_rows > 0),
+    head_step       INTEGER NOT NULL CHECK (head_step > 0),
+    skips_window    INTEGER NOT NULL CHECK (skips_window IN (0, 1)),
+    e_max           REAL NOT NULL CHECK (e_max > 0),
+    score           REAL NOT NULL CHECK (score >= 0),         -- in dims
+    prologue        REAL NOT NULL CHECK (prologue >= 0),      -- in keys of 128 dims
+    tail            REAL NOT NULL CHECK (tail >= 0 AND tail <= 1),
+    e_memory        REAL NOT NULL CHECK (e_memory > 0),
+    overlap         REAL NOT NULL CHECK (overlap >= 0 AND overlap <= 1),
+    launch_us       REAL NOT NULL CHECK (launch_us >= 0),
+    token_ns        REAL NOT NULL CHECK (token_ns >= 0),
+    w_min           REAL NOT NULL CHECK (w_min > 0),
+    w_max           REAL NOT NULL CHECK (w_max >= w_min),
+    n               INTEGER NOT NULL CHECK (n >= 0),
+    median_error    REAL CHECK (median_error >= 0),     -- of the fitted rows
+    p90_error       REAL CHECK (p90_error >= 0),
+    family_median_error REAL, -- of rows predicted without those of their heads and head dim,
+    family_p90_error    REAL,
+    size_median_error   REAL, -- without those of their queries
+    size_p90_error      REAL,
+    ratio_p05       REAL CHECK (ratio_p05 > 0),  -- quantiles of measured / predicted, rows left out
+    ratio_p25       REAL CHECK (ratio_p25 > 0),
+    ratio_p50       REAL CHECK (ratio_p50 > 0),
+    ratio_p75       REAL CHECK (ratio_p75 > 0),
+    ratio_p95       REAL CHECK (ratio_p95 > 0),
+    rows_device     TEXT NOT NULL, -- whose rows of tests/data/ops/attention.csv were fitted
+    rows_kernel     TEXT NOT NULL,
+    basis           TEXT NOT NULL CHECK (basis <> ''),
+    source          INTEGER NOT NULL REFERENCES source (id),
+    PRIMARY KEY (profile, kernel, direction, dtype, dim_least)
 ) STRICT;
 
 -- Measured collectives inside one node; size as nccl-tests counts it.

@@ -48,8 +48,8 @@ static ds_status pairs_of(const ds_op *op, const ds_env *env, ds_work *work, boo
                             ds_op_name(op->code), (long long)window);
     *twice = ds_ops__mul(ok, s, t);
     if (!work->causal) *twice = ds_ops__mul(ok, *twice, 2);
-    work->windowed = window < t;
-    if (!work->windowed) return DS_OK;
+    work->window = window < t ? window : 0;
+    if (!work->window) return DS_OK;
     *twice = ds_ops__mul(ok, 2, ds_ops__mul(ok, s, window));
     if (work->causal && window <= s) *twice -= ds_ops__mul(ok, window, window);
     return DS_OK;
@@ -73,6 +73,7 @@ static ds_status work_of_products(const ds_op *op, const ds_env *env, const ds_s
     work->head_dim = q->dims[3];
     work->seq_kv = k->dims[1];
     work->kv_heads = k->dims[2];
+    work->value_dim = v->dims[3];
     work->causal = ds_op_attr_bool(op, "causal") && !block;
     int64_t rows = ds_ops__mul(&ok, work->batch, ds_ops__mul(&ok, work->heads, work->seq_q));
     *scores = ds_ops__mul(&ok, rows, work->seq_kv);
@@ -90,7 +91,8 @@ ds_status ds_ops__attention_work(const ds_op *op, const ds_env *env, const ds_sh
     int64_t scores;
     DS_TRY(ds_ops__work_bytes(op, in, out, work, err));
     DS_TRY(work_of_products(op, env, in, (products){1, 1}, work, &scores, err));
-    if (ds_op_attr_bool(op, "flash")) return DS_OK;
+    work->stores_scores = !ds_op_attr_bool(op, "flash");
+    if (!work->stores_scores) return DS_OK;
     bool ok = true;
     int64_t bytes = ds_ops__mul(&ok, scores, (int64_t)ds_dtype_bits(in[0].dtype)) / 8;
     work->bytes_read = ds_ops__add(&ok, work->bytes_read, ds_ops__mul(&ok, 2, bytes));

@@ -65,8 +65,11 @@ typedef struct ds_work {
     int64_t batch, m, n, k;  /* GEMM, CONV, RECURRENT */
     int64_t heads, kv_heads, seq_q, seq_kv, head_dim; /* ATTENTION, with `batch` */
     bool causal;
-    bool windowed;  /* a query sees a part of the keys before it */
-    int64_t tokens; /* MEMORY: product of all dims but the last of operand 0; width: the last */
+    int64_t value_dim;  /* ATTENTION: of values; head_dim is of queries and keys */
+    int64_t window;     /* ATTENTION: keys before it that a query sees; 0: all */
+    const char *kernel; /* ATTENTION: that runs it; NULL: the usual one */
+    bool stores_scores; /* ATTENTION: not fused, scores go through memory */
+    int64_t tokens;     /* MEMORY: product of all dims but the last of operand 0; width: the last */
     int64_t width;
 } ds_work;
 

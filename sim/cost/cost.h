@@ -144,7 +144,8 @@ typedef struct ds_cost_query {
  * DS_COST_FITTED goes straight to the roofline. A profile of another device kind than `kind` counts
  * as none. Products of a dtype
  * for which the profile has a fit by tiles and waves (gemm.h) take its time instead of the
- * roofline's. bf16 and f16 stand in for each other where the device's peaks for both are equal.
+ * roofline's, and attention the time by blocks and waves (attention.h) of the kernel that the work
+ * names, where the profile has fits of it, else of the profile's default kernel. bf16 and f16 stand in for each other where the device's peaks for both are equal.
  * If `explain` is not NULL the derivation is appended to it, with sources.
  * Errors: DS_ERR_COST when neither peak nor fit exists for the dtype. O(log rows + fits). */
 ds_status ds_cost_op(const ds_cost_query *query, ds_cost_mode mode, ds_cost *out, ds_buf *explain,

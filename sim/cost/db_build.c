@@ -580,7 +580,8 @@ static const table protocols = {"collective_protocols.csv", "collective_protocol
                                 protocol_columns,           COUNT(protocol_columns), NULL};
 
 const table *const ds_cost__profile_tables[DS_COST_PROFILE_TABLES] = {
-    &profiles, &ops, &efficiencies, &gemm_fits, &collectives, &collective_fits, &protocols};
+    &profiles,        &ops,      &efficiencies, &gemm_fits, &ds_cost__attention_fits, &collectives,
+    &collective_fits, &protocols};
 const table *const ds_cost__sources = &sources;
 
 /* ---- the whole tree ---- */
@@ -602,6 +603,7 @@ static ds_status import_profile(builder *b, const char *folder) {
     DS_TRY(import(b, folder, &ops, false));
     DS_TRY(import(b, folder, &efficiencies, false));
     DS_TRY(import(b, folder, &gemm_fits, false));
+    DS_TRY(import(b, folder, &ds_cost__attention_fits, false));
     DS_TRY(import(b, folder, &collectives, false));
     DS_TRY(import(b, folder, &collective_fits, false));
     return import(b, folder, &protocols, false);

@@ -304,6 +304,38 @@ static ds_status take_gemm(loader *l, sqlite3_stmt *row) {
     return DS_OK;
 }
 
+static ds_status take_attention(loader *l, sqlite3_stmt *row) {
+    ds_attention_fit f = {.kernel = text_at(l, row, 1),
+                          .dim_least = sqlite3_column_int64(row, 4),
+                          .dim_most = sqlite3_column_int64(row, 5),
+                          .is_default = sqlite3_column_int64(row, 6) != 0};
+    DS_TRY(profile_at(l, row, 0, &f.profile));
+    f.backward = strcmp(text_at(l, row, 2), "bwd") == 0;
+    DS_TRY(dtype_at(l, row, 3, &f.dtype));
+    f.model = (ds_attention_model){.processors = sqlite3_column_int64(row, 7),
+                                   .flop_per_s = sqlite3_column_double(row, 8),
+                                   .bytes_per_s = sqlite3_column_double(row, 9),
+                                   .block_rows = sqlite3_column_int64(row, 10),
+                                   .head_step = sqlite3_column_int64(row, 11),
+                                   .skips_window = sqlite3_column_int64(row, 12) != 0,
+                                   .e_max = sqlite3_column_double(row, 13),
+                                   .score = sqlite3_column_double(row, 14),
+                                   .prologue = sqlite3_column_double(row, 15),
+                                   .tail = sqlite3_column_double(row, 16),
+                                   .e_memory = sqlite3_column_double(row, 17),
+                                   .overlap = sqlite3_column_double(row, 18),
+                                   .launch_s = sqlite3_column_double(row, 19) * 1e-6,
+                                   .token_s = sqlite3_column_double(row, 20) * 1e-9};
+    f.w_min = sqlite3_column_double(row, 21);
+    f.w_max = sqlite3_column_double(row, 22);
+    f.basis = text_at(l, row, 23);
+    DS_TRY(source_at(l, row, 24, &f.source));
+    f.spread = spread_at(row, 25);
+    if (f.w_max < f.w_min) return fail(l, "an attention fit that ends before it begins");
+    DS_PUSH(l->arena, &l->p->attentions, f);
+    return DS_OK;
+}
+
 static ds_status take_fit(loader *l, sqlite3_stmt *row) {
     ds_fit f = {.op = text_at(l, row, 1), .dtype = DS_ANY_DTYPE};
     DS_TRY(profile_at(l, row, 0, &f.profile));
@@ -558,6 +590,12 @@ static ds_status load_tables(loader *l) {
                 " port, e_memory, overlap, launch_us, w_min, w_max, basis, source, ratio_p05,"
                 " ratio_p95, p90_error FROM gemm_fit",
                 take_gemm));
+    DS_TRY(each(l, "attention_fit",
+                "SELECT profile, kernel, direction, dtype, dim_least, dim_most, is_default,"
+                " processors, flop_per_s, bytes_per_s, block_rows, head_step, skips_window, e_max,"
+                " score, prologue, tail, e_memory, overlap, launch_us, token_ns, w_min, w_max,"
+                " basis, source, ratio_p05, ratio_p95, p90_error FROM attention_fit",
+                take_attention));
     DS_TRY(each(l, "collective_profile",
                 "SELECT profile, collective, group_size, size_bytes, time_ps, source"
                 " FROM collective_profile",

@@ -262,6 +262,46 @@ static const ds_gemm_fit *gemm_of(const query *q) {
     return NULL;
 }
 
+/* How much of the word names the kernel: all of a kernel's name that the word is or begins with
+ * ("cudnn" of "cudnn:det"); 0: another kernel. */
+static size_t named(const char *kernel, const char *word) {
+    size_t n = strlen(kernel);
+    if (strncmp(kernel, word, n) != 0) return 0;
+    bool whole = !((word[n] >= 'a' && word[n] <= 'z') || (word[n] >= '0' && word[n] <= '9'));
+    return whole ? n : 0;
+}
+
+static bool is_fit_for(const query *q, const ds_attention_fit *f, ds_dtype dtype) {
+    int64_t dim = q->work->head_dim;
+    return f->profile == q->profile && f->dtype == dtype && f->backward == is_backward(q->op) &&
+           f->dim_least <= dim && dim <= f->dim_most;
+}
+
+/* Attention that writes its scores is no fused kernel. */
+#define UNFUSED "pytorch-unfused"
+
+/* The fit of the kernel that is named, else of the default one, by blocks and waves; NULL if the
+ * profile has none. */
+static const ds_attention_fit *attention_of(const query *q) {
+    if (q->work->kind != DS_WORK_ATTENTION || !q->profile) return NULL;
+    const char *word = q->work->stores_scores ? UNFUSED : q->work->kernel;
+    ds_dtype dtypes[] = {q->work->dtype, stand_in(q->kind, q->work->dtype)};
+    for (int d = 0; d < 2; d++) {
+        const ds_attention_fit *best = NULL;
+        size_t most = 0;
+        for (uint32_t i = 0; i < q->p->attentions.n; i++) {
+            const ds_attention_fit *f = &q->p->attentions.at[i];
+            if (!is_fit_for(q, f, dtypes[d])) continue;
+            size_t n = word ? named(f->kernel, word) : 0;
+            if (n <= most && (most || !f->is_default || q->work->stores_scores)) continue;
+            most = n;
+            best = f;
+        }
+        if (best) return best;
+    }
+    return NULL;
+}
+
 /* One side of the roofline. */
 typedef struct bound {
     double seconds; /* negative: not known */
@@ -313,6 +353,21 @@ static ds_status no_cost(const query *q, const char *missing) {
                         q->p->profiles.at[q->profile].name);
 }
 
+static ds_attention_shape attention_shape(const query *q) {
+    const ds_work *w = q->work;
+    return (ds_attention_shape){.batch = w->batch,
+                                .heads = w->heads,
+                                .kv_heads = w->kv_heads,
+                                .seq_q = w->seq_q,
+                                .seq_kv = w->seq_kv,
+                                .head_dim = w->head_dim,
+                                .value_dim = w->value_dim ? w->value_dim : w->head_dim,
+                                .window = w->window,
+                                .causal = w->causal,
+                                .backward = is_backward(q->op),
+                                .bytes = (double)w->bytes_read + (double)w->bytes_written};
+}
+
 static void sides(const query *q, bound *flop, bound *traffic) {
     const ds_work *w = q->work;
     double peak = q->kind->peak_flop_per_s[w->dtype];
@@ -323,6 +378,15 @@ static void sides(const query *q, bound *flop, bound *traffic) {
     if (gemm) {
         flop->seconds = ds_gemm_least_compute(&gemm->model, (double)w->flop);
         traffic->seconds = ds_gemm_least_memory(&gemm->model, bytes);
+        return;
+    }
+    const ds_attention_fit *attention = attention_of(q);
+    if (attention) {
+        ds_attention_shape shape = attention_shape(q);
+        traffic->seconds = attention->model.launch_s +
+                           bytes / (attention->model.bytes_per_s * attention->model.e_memory);
+        shape.bytes = 0;
+        flop->seconds = ds_attention_seconds(&attention->model, &shape, NULL);
         return;
     }
     if (w->flop > 0) *flop = bound_of(q, "compute", best_fit(q, true), peak, (double)w->flop);
@@ -350,10 +414,31 @@ static ds_status tiled(const query *q, const ds_gemm_fit *f, ds_cost *out) {
     return ds_ps_from_seconds(seconds, &out->ps, q->err);
 }
 
+static ds_status blocked(const query *q, const ds_attention_fit *f, ds_cost *out) {
+    ds_attention_shape shape = attention_shape(q);
+    ds_attention_choice choice;
+    double seconds = ds_attention_seconds(&f->model, &shape, &choice), flop = (double)q->work->flop;
+    *out = (ds_cost){.origin = DS_COST_ROOFLINE,
+                     .fitted = true,
+                     .extrapolated = flop < f->w_min || flop > f->w_max,
+                     .spread = f->spread};
+    if (q->explain)
+        ds_buf_printf(
+            q->explain,
+            "  blocks: kernel %s, %.4g of %" PRId64
+            " rows, %.4g keys a block (at most %.4g), over %" PRId64 " processors, %s; %s [%s]\n",
+            f->kernel, choice.blocks, f->model.block_rows, choice.mean_keys, choice.most_keys,
+            f->model.processors, choice.memory_bound ? "held up by memory" : "by compute", f->basis,
+            f->source);
+    return ds_ps_from_seconds(seconds, &out->ps, q->err);
+}
+
 static ds_status roofline(const query *q, ds_cost *out) {
     const ds_work *w = q->work;
     const ds_gemm_fit *gemm = gemm_of(q);
     if (gemm) return tiled(q, gemm, out);
+    const ds_attention_fit *attention = attention_of(q);
+    if (attention) return blocked(q, attention, out);
     bool memory = w->kind == DS_WORK_MEMORY;
     double bytes = (double)w->bytes_read + (double)w->bytes_written;
     bound flop, traffic;
@@ -423,7 +508,7 @@ ds_status ds_cost_op(const ds_cost_query *of, ds_cost_mode mode, ds_cost *out, d
     if (work->kind != DS_WORK_NONE) {
         ds_dtype other = stand_in(q.kind, work->dtype);
         bool found =
-            q.profile && mode == DS_COST_MEASURED && !work->windowed &&
+            q.profile && mode == DS_COST_MEASURED && !work->window &&
             (measured(&q, work->dtype, out) || (other != work->dtype && measured(&q, other, out)));
         if (!found) DS_TRY(roofline(&q, out));
         if (work->bytes_converted) DS_TRY(add_conversions(&q, out));

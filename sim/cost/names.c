@@ -27,6 +27,8 @@ bool ds_profile_has_compute(const ds_profiles *profiles, uint32_t profile) {
         if (profiles->fits.at[i].profile == profile) return true;
     for (uint32_t i = 0; i < profiles->gemms.n; i++)
         if (profiles->gemms.at[i].profile == profile) return true;
+    for (uint32_t i = 0; i < profiles->attentions.n; i++)
+        if (profiles->attentions.at[i].profile == profile) return true;
     return false;
 }
 

@@ -2,11 +2,12 @@
 #ifndef DS_COST_PROFILES_INTERNAL_H
 #define DS_COST_PROFILES_INTERNAL_H
 
+#include "sim/cost/attention.h"
 #include "sim/cost/cost.h"
 #include "sim/cost/gemm.h"
 
 /* Must equal schema.sql's. */
-#define DS_PROFILES_VERSION "10"
+#define DS_PROFILES_VERSION "11"
 
 typedef struct ds_alias {
     const char *name;  /* as written */
@@ -52,6 +53,18 @@ typedef struct ds_gemm_fit {
     const char *basis, *source;
 } ds_gemm_fit;
 #define DS_ANY_DTYPE (-1)
+
+typedef struct ds_attention_fit {
+    uint32_t profile;
+    const char *kernel;
+    ds_dtype dtype;
+    bool backward, is_default;
+    int64_t dim_least, dim_most; /* of head_dim */
+    ds_attention_model model;
+    double w_min, w_max;
+    ds_cost_spread spread;
+    const char *basis, *source;
+} ds_attention_fit;
 
 typedef struct ds_coll_row {
     uint32_t profile;
@@ -125,6 +138,7 @@ struct ds_profiles {
     DS_VEC(ds_op_row) ops;       /* sorted by ds_op_key_compare, no duplicates */
     DS_VEC(ds_fit) fits;
     DS_VEC(ds_gemm_fit) gemms;
+    DS_VEC(ds_attention_fit) attentions;
     DS_VEC(ds_coll_row) coll_rows; /* sorted by profile, collective, group, bytes; no duplicates */
     DS_VEC(ds_coll_fit) coll_fits; /* sorted by profile, collective, group */
     DS_VEC(ds_protocol) protocols; /* sorted by profile, collective, link, name */

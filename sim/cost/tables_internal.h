@@ -39,8 +39,9 @@ typedef struct table {
 } table;
 
 /* Of one profile, profile.csv first. */
-#define DS_COST_PROFILE_TABLES 7
+#define DS_COST_PROFILE_TABLES 8
 extern const table *const ds_cost__profile_tables[DS_COST_PROFILE_TABLES];
 extern const table *const ds_cost__sources;
+extern const table ds_cost__attention_fits;
 
 #endif

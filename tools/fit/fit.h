@@ -83,6 +83,13 @@ ds_status fit_set(ds_csv *csv, uint32_t row, const char *column, const char *for
  * and is DS_ERR_DATA if other constants fit over 1 % better. */
 ds_status fit_gemms(const char *folder, fit_mode mode, ds_error *err);
 
+/* Fits every row of FOLDER/attention_fits.csv with n > 0 to the rows of a table of measured kernels
+ * (tests/data/ops/attention.csv) with the split calib, of the row's rows_device and rows_kernel
+ * ("KERNEL:mxfp8" where the table's dtype is mxfp8), its direction, dtype and head dims. Rows of both
+ * passes fit a backward row beside the forward row of the kernel. A token_ns of 0 stays 0. FIT_CHECK
+ * is DS_ERR_DATA if other constants fit over 1 % better. */
+ds_status fit_attention(const char *folder, const char *table, fit_mode mode, ds_error *err);
+
 /* Numbers of names, in order of appearance; names.slots zeroed by ds_strtab_init. */
 typedef struct fit_groups {
     ds_strtab names;

@@ -11,6 +11,7 @@
 static int usage(void) {
     fputs(
         "usage: fit-profiles ops cost_profiles/NAME [--write | --check]\n"
+        "       fit-profiles attention cost_profiles/NAME TABLE.csv [--write | --check]\n"
         "       fit-profiles collectives TOPOLOGY.dir cost_profiles/NAME TABLE.csv "
         "[--write | --check]\n"
         "       fit-profiles left-out TOPOLOGY.dir cost_profiles/NAME TABLE.csv\n"
@@ -21,6 +22,7 @@ static int usage(void) {
         "ops    fits efficiency curves, and products by tiles and waves, to ops.csv; --write puts\n"
         "       the constants into efficiency.csv and gemm_fits.csv, --check fails if one of\n"
         "       efficiency.csv is off by more than 1 %, or other products fit 1 % better\n"
+        "attention    fits attention by blocks and waves to measured kernels\n"
         "collectives  fits protocols to measured collectives\n"
         "left-out     predicts measured collectives by fits that did not see their links, nodes,\n"
         "             groups or sizes\n"
@@ -99,6 +101,8 @@ int main(int argc, char **argv) {
         return usage();
     } else if (strcmp(argv[1], "ops") == 0 && argc < 5 && mode_of(argv[3], &mode))
         status = fit_both(argv[2], mode, &err);
+    else if (strcmp(argv[1], "attention") == 0 && argc > 3 && argc < 6 && mode_of(argv[4], &mode))
+        status = fit_attention(argv[2], argv[3], mode, &err);
     else if (strcmp(argv[1], "steps") == 0 && argc == 4)
         status = fit_steps(argv[2], argv[3], &err);
     else if (strcmp(argv[1], "left-out") == 0 && argc == 5)

@@ -104,6 +104,6 @@ Test(cost_narrow, a_window_takes_no_measured_row) {
                  .causal = true,
                  .flop = 1000000000};
     cr_expect_eq(ps_of("attention", DS_COST_MEASURED, w), 7000000);
-    w.windowed = true;
+    w.window = 64;
     cr_expect_eq(ps_of("attention", DS_COST_MEASURED, w), 200000000);
 }

@@ -1,0 +1,46 @@
+/* The columns of attention_fits.csv. */
+#include "sim/cost/tables_internal.h"
+
+static const column columns[] = {
+    {"kernel", "kernel", CELL_KEY, false, 0},
+    {"direction", "direction", CELL_KEY, false, 0},
+    {"dtype", "dtype", CELL_DTYPE, false, 0},
+    {"dim_least", "dim_least", CELL_INT, false, 0},
+    {"dim_most", "dim_most", CELL_INT, false, 0},
+    {"default", "is_default", CELL_BOOL, false, 0},
+    {"processors", "processors", CELL_INT, false, 0},
+    {"flop_giga_per_s", "flop_per_s", CELL_SCALED, false, 1000000000},
+    {"memory_gb_per_s", "bytes_per_s", CELL_SCALED, false, 1000000000},
+    {"block_rows", "block_rows", CELL_INT, false, 0},
+    {"head_step", "head_step", CELL_INT, false, 0},
+    {"skips_window", "skips_window", CELL_BOOL, false, 0},
+    {"e_max", "e_max", CELL_REAL, false, 0},
+    {"score", "score", CELL_REAL, false, 0},
+    {"prologue", "prologue", CELL_REAL, false, 0},
+    {"tail", "tail", CELL_REAL, false, 0},
+    {"e_memory", "e_memory", CELL_REAL, false, 0},
+    {"overlap", "overlap", CELL_REAL, false, 0},
+    {"launch_us", "launch_us", CELL_REAL, false, 0},
+    {"token_ns", "token_ns", CELL_REAL, false, 0},
+    {"w_min", "w_min", CELL_REAL, false, 0},
+    {"w_max", "w_max", CELL_REAL, false, 0},
+    {"n", "n", CELL_INT, false, 0},
+    {"median_error", "median_error", CELL_REAL, true, 0},
+    {"p90_error", "p90_error", CELL_REAL, true, 0},
+    {"family_median_error", "family_median_error", CELL_REAL, true, 0},
+    {"family_p90_error", "family_p90_error", CELL_REAL, true, 0},
+    {"size_median_error", "size_median_error", CELL_REAL, true, 0},
+    {"size_p90_error", "size_p90_error", CELL_REAL, true, 0},
+    {"ratio_p05", "ratio_p05", CELL_REAL, true, 0},
+    {"ratio_p25", "ratio_p25", CELL_REAL, true, 0},
+    {"ratio_p50", "ratio_p50", CELL_REAL, true, 0},
+    {"ratio_p75", "ratio_p75", CELL_REAL, true, 0},
+    {"ratio_p95", "ratio_p95", CELL_REAL, true, 0},
+    {"rows_device", "rows_device", CELL_TEXT, false, 0},
+    {"rows_kernel", "rows_kernel", CELL_TEXT, false, 0},
+    {"basis", "basis", CELL_KEY, false, 0},
+    {"source", "source", CELL_SOURCE, false, 0},
+};
+
+const table ds_cost__attention_fits = {
+    "attention_fits.csv", "attention_fit", true, columns, sizeof columns / sizeof *columns, NULL};
