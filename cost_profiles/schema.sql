@@ -118,12 +118,14 @@ CREATE TABLE efficiency_fit (
     op              TEXT NOT NULL,     -- a mnemonic, or a class of op_profile
     dtype           TEXT NOT NULL,     -- '*': any
     resource        TEXT NOT NULL CHECK (resource IN ('flop', 'bytes')),
+    kernels         TEXT NOT NULL CHECK (kernels IN ('', 'eager', 'compiled', 'fused')), -- '': any
     reference_per_s INTEGER NOT NULL CHECK (reference_per_s > 0), -- FLOP/s or bytes/s where e = 1
     e_max           REAL NOT NULL CHECK (e_max > 0),
     w_half          REAL NOT NULL CHECK (w_half >= 0),
     w_min           REAL NOT NULL CHECK (w_min > 0),
     w_max           REAL NOT NULL CHECK (w_max >= w_min),
     floor_ps        INTEGER CHECK (floor_ps >= 0),      -- no such op takes less; NULL: 0
+    row_ps          INTEGER CHECK (row_ps >= 0),        -- nor less than this a token; NULL: 0
     n               INTEGER NOT NULL CHECK (n >= 0),    -- measurements fitted; 0: assumed
     median_error    REAL CHECK (median_error >= 0),     -- |predicted / measured - 1|
     p90_error       REAL CHECK (p90_error >= 0),
@@ -134,7 +136,7 @@ CREATE TABLE efficiency_fit (
     ratio_p95       REAL CHECK (ratio_p95 > 0),
     basis           TEXT NOT NULL CHECK (basis <> ''),  -- which rows, or "assumed: why"
     source          INTEGER NOT NULL REFERENCES source (id),
-    PRIMARY KEY (profile, op, dtype, resource)
+    PRIMARY KEY (profile, op, dtype, resource, kernels)
 ) STRICT;
 
 -- Matrix products by tiles and waves (sim/cost/gemm.h has the formula). w is FLOP.

@@ -353,6 +353,10 @@ static ds_status take_fit(loader *l, sqlite3_stmt *row) {
     f.w_min = sqlite3_column_double(row, 7);
     f.w_max = sqlite3_column_double(row, 8);
     f.floor_ps = sqlite3_column_int64(row, 11); /* 0 for NULL */
+    f.row_ps = sqlite3_column_int64(row, 15);
+    const char *kernels = ds_sqlite__text(row, 16);
+    if (kernels && !ds_kernels_parse(kernels, &f.kernels))
+        return fail(l, "an efficiency fit of unknown kernels");
     f.spread = spread_at(row, 12);
     if (f.w_max < f.w_min) return fail(l, "an efficiency fit that ends before it begins");
     f.basis = text_at(l, row, 9);
@@ -583,7 +587,8 @@ static ds_status load_tables(loader *l) {
                 take_op));
     DS_TRY(each(l, "efficiency_fit",
                 "SELECT profile, op, dtype, resource, reference_per_s, e_max, w_half, w_min, w_max,"
-                " basis, source, floor_ps, ratio_p05, ratio_p95, p90_error FROM efficiency_fit",
+                " basis, source, floor_ps, ratio_p05, ratio_p95, p90_error, row_ps, kernels"
+                " FROM efficiency_fit",
                 take_fit));
     DS_TRY(each(l, "gemm_fit",
                 "SELECT profile, dtype, processors, flop_per_s, bytes_per_s, e_max, tail, prologue,"

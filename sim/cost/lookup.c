@@ -12,6 +12,7 @@ typedef struct query {
     const ds_profiles *p;
     const ds_device_kind *kind;
     uint32_t profile; /* 0 if it belongs to another kind */
+    ds_kernels kernels;
     const char *op;
     const char *class; /* how rows and fits call this kind of work */
     const ds_work *work;
@@ -181,16 +182,28 @@ static bool measured(const query *q, ds_dtype dtype, ds_cost *out) {
 
 /* ---- roofline ---- */
 
+/* Is a curve of these kernels nearer to the query's than one of those? Its own come first, then any,
+ * then PyTorch's own for kernels that are not known. */
+static int nearness(const query *q, ds_kernels kernels) {
+    if (kernels == q->kernels) return 3;
+    if (kernels == DS_KERNELS_ANY) return 2;
+    return q->kernels == DS_KERNELS_ANY && kernels == DS_KERNELS_EAGER;
+}
+
 static const ds_fit *fit_of(const query *q, const char *op, int32_t dtype, bool flop) {
     if (!ds_profiles_has(q->p, DS_TERM_CURVES)) return NULL;
     const ds_profile *of = &q->p->profiles.at[q->profile];
+    const ds_fit *best = NULL;
+    int least = 0;
     for (uint32_t i = of->first_fit; q->profile && i < of->end_fit; i++) {
         const ds_fit *f = &q->p->fits.at[i];
-        if (f->profile == q->profile && f->flop == flop && f->dtype == dtype &&
-            strcmp(f->op, op) == 0)
-            return f;
+        if (f->profile != q->profile || f->flop != flop || f->dtype != dtype ||
+            nearness(q, f->kernels) <= least || strcmp(f->op, op) != 0)
+            continue;
+        best = f;
+        least = nearness(q, f->kernels);
     }
-    return NULL;
+    return best;
 }
 
 /* Tensor cores take whole vectors of 16 bytes: a product with a dim that is no multiple of them
@@ -322,6 +335,12 @@ static void explain_rate(const query *q, const char *what, const ds_fit *f, doub
             ds_buf_put(q->explain, ", at least ");
             ds_print_ps(f->floor_ps, q->explain);
         }
+        if (f->row_ps) {
+            ds_buf_put(q->explain, ", at least ");
+            ds_print_ps(f->row_ps, q->explain);
+            ds_buf_put(q->explain, " a token");
+        }
+        if (f->kernels) ds_buf_printf(q->explain, ", %s kernels", ds_kernels_name(f->kernels));
         ds_buf_printf(q->explain, "; %s [%s]\n", f->basis, f->source);
     } else {
         ds_buf_printf(q->explain, " (catalogue, no fit) [%s]\n", q->kind->source);
@@ -339,9 +358,11 @@ static bound bound_of(const query *q, const char *what, const ds_fit *f, double 
         b.extrapolated = work < f->w_min || work > f->w_max;
     }
     b.seconds = work / (rate * efficiency);
-    bool launches = ds_profiles_has(q->p, DS_TERM_LAUNCH);
-    if (f && launches && b.seconds < (double)f->floor_ps / (double)DS_PS_PER_S)
-        b.seconds = (double)f->floor_ps / (double)DS_PS_PER_S;
+    double least_ps = f && ds_profiles_has(q->p, DS_TERM_LAUNCH) ? (double)f->floor_ps : 0;
+    double rows_ps =
+        f && q->work->kind == DS_WORK_MEMORY ? (double)f->row_ps * (double)q->work->tokens : 0;
+    if (rows_ps > least_ps) least_ps = rows_ps;
+    if (b.seconds < least_ps / (double)DS_PS_PER_S) b.seconds = least_ps / (double)DS_PS_PER_S;
     if (q->explain) explain_rate(q, what, f, rate, efficiency, b.extrapolated);
     return b;
 }
@@ -501,6 +522,7 @@ ds_status ds_cost_op(const ds_cost_query *of, ds_cost_mode mode, ds_cost *out, d
     const ds_work *work = of->work;
     query q = query_of(of->profiles, of->kind, of->profile, of->op, work);
     q.loc = of->loc;
+    q.kernels = of->kernels;
     q.explain = explain;
     q.err = err;
     *out = (ds_cost){.origin = DS_COST_ROOFLINE};

@@ -44,6 +44,7 @@ static const ds_cost_range ranges[] = {
     {"efficiency_fit", "w_min", LEAST, MOST_WORK, false, false},
     {"efficiency_fit", "w_max", LEAST, MOST_WORK, false, false},
     {"efficiency_fit", "floor_ps", 0, MOST, true, true},
+    {"efficiency_fit", "row_ps", 0, MOST, true, true},
     {"gemm_fit", "processors", 1, 1e9, true, false},
     {"gemm_fit", "flop_per_s", 1, MOST, true, false},
     {"gemm_fit", "bytes_per_s", 1, MOST, true, false},

@@ -271,7 +271,8 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
                                      .profile = b->plan->profile_of[device],
                                      .op = ds_op_name(op->code),
                                      .work = &v->work,
-                                     .loc = op->loc};
+                                     .loc = op->loc,
+                                     .kernels = b->plan->kernels};
         DS_TRY(ds_cost_op(&query, b->options->cost_mode, &v->cost, NULL, err));
         DS_TRY(ds_cost_clock(&query, clock_of(b, device), &v->cost, NULL, err));
         v->ps = v->cost.ps;

@@ -287,7 +287,8 @@ typedef struct ds_plan {
     uint32_t *stream_tasks;
     bool per_rank;
     ds_cost_mode cost_mode;
-    int64_t samples; /* per step, for throughput; 0: not stated */
+    ds_kernels kernels; /* of the framework's stack */
+    int64_t samples;    /* per step, for throughput; 0: not stated */
     const char *title;
     bool unfolded;     /* every device is a class of its own */
     bool sorts_differ; /* schematic: the others differ not only in sizes */

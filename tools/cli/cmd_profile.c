@@ -209,6 +209,7 @@ static void show_curves(const ds_csv *csv) {
         put_error(cell(csv, i, "p90_error"));
         if (*cell(csv, i, "ratio_p05"))
             printf("   %s .. %s", cell(csv, i, "ratio_p05"), cell(csv, i, "ratio_p95"));
+        if (*cell(csv, i, "kernels")) printf("   %s kernels", cell(csv, i, "kernels"));
         if (strcmp(cell(csv, i, "n"), "0") == 0) printf("   %s", cell(csv, i, "basis"));
         puts("");
     }

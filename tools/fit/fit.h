@@ -19,6 +19,13 @@ ds_status fit_ops(const char *folder, fit_mode mode, ds_error *err);
  * marked calib, by simulating each of them; prints errors of those and of the rows marked val. */
 ds_status fit_steps(const char *scenario, const char *data, ds_error *err);
 
+/* Fits the curves of memory-bound ops of FOLDER/efficiency.csv to the rows of a published table that
+ * are of the device (as the table calls the device), and gives borrowed curves their constants
+ * (memory.c); prints errors of rows left out. FIT_CHECK is DS_ERR_DATA if other constants fit over
+ * 1 % better, or a borrowed curve is not the lender's. */
+ds_status fit_memory(const char *table, const char *folder, const char *alias, fit_mode mode,
+                     ds_error *err);
+
 typedef struct fit_published_options {
     const char *const *tables; /* of published steps (tools/validate/row.h) */
     uint32_t n_tables;

@@ -15,6 +15,7 @@ static int usage(void) {
         "       fit-profiles collectives TOPOLOGY.dir cost_profiles/NAME TABLE.csv "
         "[--write | --check]\n"
         "       fit-profiles left-out TOPOLOGY.dir cost_profiles/NAME TABLE.csv\n"
+        "       fit-profiles memory TABLE.csv cost_profiles/NAME DEVICE [--write | --check]\n"
         "       fit-profiles steps SCENARIO.dir DATA.csv\n"
         "       fit-profiles rows cost_profiles/NAME TABLE.csv... [--every N] [--iterations N]\n"
         "                    [--away FACTOR] [--spread SHARE] [--cauchy] [--leave-out]\n"
@@ -26,6 +27,7 @@ static int usage(void) {
         "collectives  fits protocols to measured collectives\n"
         "left-out     predicts measured collectives by fits that did not see their links, nodes,\n"
         "             groups or sizes\n"
+        "memory fits curves of memory-bound ops to a published table, whose rows name the device\n"
         "steps  fits the profile of a scenario to measured steps, by simulating them\n"
         "rows   fits what calibration.csv names to the calib rows of tables of published steps:\n"
         "       all of them, or each N-th; --leave-out fits once more without each model, and\n"
@@ -103,6 +105,8 @@ int main(int argc, char **argv) {
         status = fit_both(argv[2], mode, &err);
     else if (strcmp(argv[1], "attention") == 0 && argc > 3 && argc < 6 && mode_of(argv[4], &mode))
         status = fit_attention(argv[2], argv[3], mode, &err);
+    else if (strcmp(argv[1], "memory") == 0 && argc > 4 && mode_of(argv[5], &mode))
+        status = fit_memory(argv[2], argv[3], argv[4], mode, &err);
     else if (strcmp(argv[1], "steps") == 0 && argc == 4)
         status = fit_steps(argv[2], argv[3], &err);
     else if (strcmp(argv[1], "left-out") == 0 && argc == 5)

@@ -324,7 +324,7 @@ Test(cost_fit, constants_are_read_and_changed_by_name) {
     ds_work work = {.kind = DS_WORK_GEMM, .dtype = DS_F32, .flop = 1000000000000, .batch = 1};
     ds_cost cost;
     cr_assert_eq(
-        ds_cost_op(&(ds_cost_query){p, ds_profile_kind(p, v100), v100, "matmul", &work, DS_NOWHERE},
+        ds_cost_op(&(ds_cost_query){p, ds_profile_kind(p, v100), v100, "matmul", &work, DS_NOWHERE, 0},
                    DS_COST_FITTED, &cost, NULL, &err),
         DS_OK, "%s", err.message);
     expect_near((double)cost.ps, 2e24 / 14.13e12, 1e-9, "ps");
@@ -339,7 +339,7 @@ Test(cost_fit, constants_are_read_and_changed_by_name) {
     for (int i = 0; i < 2; i++) {
         cr_assert_eq(ds_constant_set(p, a100, &tiles, i ? 0.25 : 0.5, &err), DS_OK);
         cr_assert_eq(ds_cost_op(&(ds_cost_query){p, ds_profile_kind(p, a100), a100, "matmul", &work,
-                                                 DS_NOWHERE},
+                                                 DS_NOWHERE, 0},
                                 DS_COST_FITTED, &cost, NULL, &err),
                      DS_OK, "%s", err.message);
         ps[i] = cost.ps;

@@ -10,14 +10,20 @@ static uint32_t box, profile;
 
 static void set_up(void) {
     cost_tree_init(&tree);
-    cost_tree_put(&tree, "p/efficiency.csv",
-                  "op,dtype,resource,reference_giga_per_s,e_max,w_half,w_min,w_max,floor_us,n,"
-                  "median_error,p90_error,basis,source\n"
-                  "gemm,f16,flop,20000,0.5,0,1,1000000000000000,3,0,,,assumed: a test,s\n"
-                  "gemm_ragged,f16,flop,20000,0.25,0,1,1000000000000000,,0,,,assumed: a test,s\n"
-                  "gemm_unaligned,f16,flop,20000,0.05,0,1,1000000000000000,,0,,,assumed: a test,s\n"
-                  "memory,*,bytes,100,1,0,1,1000000000000000,2,0,,,assumed: a test,s\n"
-                  "relu,*,bytes,100,1,0,1,1000000000000000,,0,,,assumed: a test,s\n");
+    cost_tree_put(
+        &tree, "p/efficiency.csv",
+        "op,dtype,resource,reference_giga_per_s,e_max,w_half,w_min,w_max,floor_us,n,"
+        "kernels,row_ns,"
+        "median_error,p90_error,basis,source\n"
+        "gemm,f16,flop,20000,0.5,0,1,1000000000000000,3,0,,,,,assumed: a test,s\n"
+        "gemm_ragged,f16,flop,20000,0.25,0,1,1000000000000000,,0,,,,,assumed: a test,s\n"
+        "gemm_unaligned,f16,flop,20000,0.05,0,1,1000000000000000,,0,,,,,assumed: a test,s\n"
+        "memory,*,bytes,100,1,0,1,1000000000000000,2,0,,,,,assumed: a test,s\n"
+        "relu,*,bytes,100,1,0,1,1000000000000000,,0,,,,,assumed: a test,s\n"
+        "rms_norm,*,bytes,100,0.25,0,1,1000000000000000,,0,eager,7.5,,,assumed: a test,s\n"
+        "rms_norm,*,bytes,100,0.8,0,1,1000000000000000,,0,fused,,,,assumed: a test,s\n"
+        "gelu,*,bytes,100,0.5,0,1,1000000000000000,,0,fused,,,,assumed: a test,s\n"
+        "gelu,*,bytes,100,0.1,0,1,1000000000000000,,0,,,,,assumed: a test,s\n");
     cost_tree_put(&tree, "p/collective_fits.csv",
                   "collective,group_size,capacity_gb_per_s,alpha_us,launch_us,step_us,e_max,s_half,"
                   "holds_compute,n,median_error,p90_error,basis,source\n"
@@ -45,7 +51,7 @@ static int64_t product(int64_t batch, int64_t m, int64_t n, int64_t k) {
                     .k = k,
                     .flop = 2 * batch * m * n * k};
     ds_cost cost;
-    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, profile, "matmul", &work, DS_NOWHERE},
+    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, profile, "matmul", &work, DS_NOWHERE, 0},
                             DS_COST_FITTED, &cost, NULL, NULL),
                  DS_OK);
     return cost.ps;
@@ -54,7 +60,7 @@ static int64_t product(int64_t batch, int64_t m, int64_t n, int64_t k) {
 static int64_t pass(const char *op, int64_t bytes) {
     ds_work work = {.kind = DS_WORK_MEMORY, .dtype = DS_F16, .tokens = 1, .bytes_read = bytes};
     ds_cost cost;
-    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, profile, op, &work, DS_NOWHERE},
+    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, profile, op, &work, DS_NOWHERE, 0},
                             DS_COST_FITTED, &cost, NULL, NULL),
                  DS_OK);
     return cost.ps;
@@ -66,6 +72,33 @@ Test(cost_floor, no_op_takes_less) {
     cr_assert_eq(pass("add", 1000), 2000000); /* 10 ns without */
     cr_assert_eq(pass("add", 1000000), 10000000);
     cr_assert_eq(pass("relu", 1000), 10000); /* a curve of its own, without one */
+}
+
+/* 10^6 bytes at 100 GB/s are 10 us at e = 1. */
+static int64_t by_kernels(const char *op, ds_kernels kernels, int64_t tokens) {
+    ds_work work = {
+        .kind = DS_WORK_MEMORY, .dtype = DS_F16, .tokens = tokens, .bytes_read = 1000000};
+    ds_cost cost;
+    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, profile, op, &work, DS_NOWHERE, kernels},
+                            DS_COST_FITTED, &cost, NULL, NULL),
+                 DS_OK);
+    return cost.ps;
+}
+
+Test(cost_floor, kernels_have_curves_of_their_own) {
+    cr_assert_eq(by_kernels("rms_norm", DS_KERNELS_EAGER, 1), 40000000);
+    cr_assert_eq(by_kernels("rms_norm", DS_KERNELS_FUSED, 1), 12500000);
+    cr_assert_eq(by_kernels("rms_norm", DS_KERNELS_ANY, 1), 40000000);      /* eager for unknown */
+    cr_assert_eq(by_kernels("rms_norm", DS_KERNELS_COMPILED, 1), 10000000); /* memory's */
+    cr_assert_eq(by_kernels("gelu", DS_KERNELS_FUSED, 1), 20000000);
+    cr_assert_eq(by_kernels("gelu", DS_KERNELS_EAGER, 1), 100000000); /* of any kernels */
+    cr_assert_eq(by_kernels("gelu", DS_KERNELS_ANY, 1), 100000000);
+}
+
+Test(cost_floor, rows_take_a_time_each) {
+    cr_assert_eq(by_kernels("rms_norm", DS_KERNELS_EAGER, 5333), 40000000); /* 39.9975 us */
+    cr_assert_eq(by_kernels("rms_norm", DS_KERNELS_EAGER, 10000), 75000000);
+    cr_assert_eq(by_kernels("rms_norm", DS_KERNELS_FUSED, 10000), 12500000);
 }
 
 Test(cost_floor, products_off_the_grid) {

@@ -37,7 +37,7 @@ TestSuite(cost_narrow, .init = set_up, .fini = tear_down);
 static int64_t ps_of(const char *op, ds_cost_mode mode, ds_work work) {
     ds_cost cost;
     ds_error err = {0};
-    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, profile, op, &work, DS_NOWHERE}, mode, &cost,
+    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, profile, op, &work, DS_NOWHERE, 0}, mode, &cost,
                             NULL, &err),
                  DS_OK, "%s", err.message);
     return cost.ps;
