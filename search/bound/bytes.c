@@ -45,7 +45,8 @@ static bool takes_no_time(const ds_record *record) {
 static int64_t bytes_of(const ds_plan *plan, uint32_t value) {
     const ds_vinst *v = &plan->values.at[value];
     const ds_record *record = plan->records.at[plan->insts.at[v->inst].record];
-    return record->n_variants == 1 && !v->is_host ? record->variants[0].out_bytes[v->result] : 0;
+    bool held = !v->is_host && !v->is_inside;
+    return record->n_variants == 1 && held ? record->variants[0].out_bytes[v->result] : 0;
 }
 
 /* Is the value an input that is split over ep? The name of a family's member is "w{2}". */

@@ -246,7 +246,8 @@ static bool add_buffer(analysis *x, uint32_t root, uint32_t pos) {
     uint32_t cls = r->classes[pos], last = last_owner(x, root, cls, &user);
     ds_part *owner = &s->parts[s->owner[maker]];
     int64_t bytes = bytes_of(x->plan, root, pos);
-    if (!bytes || x->plan->values.at[root].is_host) return true;
+    if (!bytes || x->plan->values.at[root].is_host || x->plan->values.at[root].is_inside)
+        return true;
     DS_HPUSH(&owner->body->allocs,
              ((ds_alloc){unit_of(x, x->plan->insts.at[maker].first_task + pos),
                          ds_compose__class_place(owner, cls), bytes}));
@@ -304,6 +305,25 @@ static bool add_mask(analysis *x, uint32_t from, uint32_t to) {
     return true;
 }
 
+/* The narrow copy of a value (sim/plan/saves.c) is made with the value and ends with its last
+ * reader (mem.c). */
+static bool add_copy(analysis *x, const ds_plan_copy *copy) {
+    uint32_t from = x->plan->values.at[copy->value].inst;
+    const ds_record *r = record_of(x->plan, from);
+    ds_part *part = &x->s->parts[x->s->owner[from]], *end = &x->s->parts[x->s->owner[copy->until]];
+    if (part->tail || end->tail) return ds_compose__unknown(x->s, "narrow copies in the tail");
+    for (uint32_t pos = 0; pos < r->n_classes; pos++) {
+        uint32_t task = task_on(x->plan, copy->until, r->classes[pos]);
+        int64_t bytes = ds_plan_copy_bytes(copy, bytes_of(x->plan, copy->value, pos));
+        if (task == DS_NONE || !bytes) continue;
+        DS_HPUSH(&part->body->allocs,
+                 ((ds_alloc){unit_of(x, x->plan->insts.at[from].first_task + pos),
+                             ds_compose__class_place(part, r->classes[pos]), bytes}));
+        free_after(end, unit_of(x, task), r->classes[pos], bytes);
+    }
+    return true;
+}
+
 static bool add_masks(analysis *x) {
     typedef struct mask {
         uint32_t from, to;
@@ -348,6 +368,7 @@ bool ds_compose__buffers(ds_sibling *s, bool keep_masks) {
         for (uint32_t pos = 0; pos < r->n_classes && fine; pos++) fine = add_buffer(&x, v, pos);
     }
     if (fine && keep_masks) fine = add_masks(&x);
+    for (uint32_t i = 0; i < plan->copies.n && fine; i++) fine = add_copy(&x, &plan->copies.at[i]);
     free(block);
     free(x.stays);
     free(x.uses.at);

@@ -163,6 +163,14 @@ static void find_masks(const ds_plan *plan, masks *out) {
     ds_map_deinit(&index);
 }
 
+/* Counts an event, or writes it. */
+static void put_event(ds_mem_class *c, bool host, ds_mem_event event, bool fill) {
+    ds_mem_event *events = host ? c->host_events : c->events;
+    uint32_t *n = host ? &c->n_host_events : &c->n_events;
+    if (fill) events[*n] = event;
+    ++*n;
+}
+
 /* Counts the mask's allocations and frees on every class, or writes them: a byte an element. */
 static void add_mask(const memory *m, const mask *k, ds_mem *out, bool fill) {
     const ds_inst *from = &m->plan->insts.at[k->from], *to = &m->plan->insts.at[k->to];
@@ -187,6 +195,26 @@ static void add_mask(const memory *m, const mask *k, ds_mem *out, bool fill) {
             c->events[c->n_events + 1] = (ds_mem_event){end_ps, -bytes, value};
         }
         c->n_events += 2;
+    }
+}
+
+/* A narrow copy is made with the value and ends with its last reader. */
+static void add_copy(const memory *m, const ds_plan_copy *copy, ds_mem *out, bool fill) {
+    const ds_plan *plan = m->plan;
+    const ds_inst *from = &plan->insts.at[plan->values.at[copy->value].inst];
+    const ds_inst *to = &plan->insts.at[copy->until];
+    const ds_record *r = maker(plan, copy->value), *last = plan->records.at[to->record];
+    for (uint32_t pos = 0; pos < r->n_classes; pos++) {
+        uint32_t end = ds_record_class_pos(last, r->classes[pos]);
+        int64_t bytes = ds_plan_copy_bytes(copy, bytes_of(plan, copy->value, pos));
+        if (end == DS_NONE || bytes == 0) continue;
+        int64_t start_ps = m->run->start_ps[from->first_task + pos];
+        int64_t end_ps = m->run->end_ps[to->first_task + end];
+        if (start_ps == end_ps) continue;
+        ds_mem_class *c = &out->classes[r->classes[pos]];
+        uint32_t value = copy->value | DS_MEM_COPY;
+        put_event(c, false, (ds_mem_event){start_ps, bytes, value}, fill);
+        put_event(c, false, (ds_mem_event){end_ps, -bytes, value}, fill);
     }
 }
 
@@ -227,14 +255,6 @@ static void sort_events(ds_mem_event *events, uint32_t n) {
     free(room);
 }
 
-/* Counts an event, or writes it. */
-static void put_event(ds_mem_class *c, bool host, ds_mem_event event, bool fill) {
-    ds_mem_event *events = host ? c->host_events : c->events;
-    uint32_t *n = host ? &c->n_host_events : &c->n_events;
-    if (fill) events[*n] = event;
-    ++*n;
-}
-
 static void make_room(ds_mem_class *c) {
     c->events = ds_xcalloc(c->n_events, sizeof *c->events);
     c->host_events = ds_xcalloc(c->n_host_events, sizeof *c->host_events);
@@ -257,7 +277,7 @@ static void add_events(memory *m, const ds_mem_options *options, ds_mem *out) {
         ds_mem__scratch(plan, m->run, options->framework, &scratch);
     for (int pass = 0; pass < 2; pass++) { /* count, then fill */
         for (uint32_t v = 0; v < plan->values.n; v++) {
-            if (m->root[v] != v) continue;
+            if (m->root[v] != v || plan->values.at[v].is_inside) continue;
             const ds_record *r = maker(plan, v);
             uint32_t task = plan->insts.at[plan->values.at[v].inst].first_task;
             for (uint32_t pos = 0; pos < r->n_classes; pos++) {
@@ -273,6 +293,7 @@ static void add_events(memory *m, const ds_mem_options *options, ds_mem *out) {
         }
         for (uint32_t i = 0; i < kept.n; i++)
             if (kept.at[i].from != DS_NONE) add_mask(m, &kept.at[i], out, pass);
+        for (uint32_t i = 0; i < plan->copies.n; i++) add_copy(m, &plan->copies.at[i], out, pass);
         for (uint32_t i = 0; i < scratch.n; i++) add_scratch(&scratch.at[i], out, pass);
         for (uint32_t c = 0; c < out->n_classes && !pass; c++) make_room(&out->classes[c]);
     }
@@ -310,6 +331,8 @@ const char *ds_mem_part_text(uint32_t value) {
     switch (ds_mem_part(value)) {
     case DS_MEM_MASK:
         return " (mask)";
+    case DS_MEM_COPY:
+        return " (copy)";
     case DS_MEM_SCRATCH:
         return " (scratch)";
     case DS_MEM_LIBRARY:

@@ -68,20 +68,20 @@ typedef struct ds_mem_event {
 #define DS_MEM_MASK    0x80000000u /* a dropout's mask */
 #define DS_MEM_SCRATCH 0x40000000u /* scratch while the op runs */
 #define DS_MEM_LIBRARY 0xc0000000u /* workspace of the library that the op calls */
+#define DS_MEM_COPY    0x20000000u /* its narrow copy (ds_plan_copy) */
 static inline uint32_t ds_mem_value(uint32_t value) {
-    return value & ~DS_MEM_LIBRARY;
+    return value & ~(DS_MEM_LIBRARY | DS_MEM_COPY);
 }
 static inline uint32_t ds_mem_part(uint32_t value) {
-    return value & DS_MEM_LIBRARY;
+    return value & (DS_MEM_LIBRARY | DS_MEM_COPY);
 }
 /* The category of what an event or a live buffer is. */
 static inline uint32_t ds_mem_category(const ds_plan *plan, uint32_t value) {
     uint32_t part = ds_mem_part(value);
-    return !part                 ? plan->values.at[value].category
-           : part == DS_MEM_MASK ? DS_CAT_ACTIVATION
-                                 : DS_MEM_WORKSPACE;
+    bool kept = part == DS_MEM_MASK || part == DS_MEM_COPY;
+    return !part ? plan->values.at[value].category : kept ? DS_CAT_ACTIVATION : DS_MEM_WORKSPACE;
 }
-/* What stands behind the path of the op: "", " (mask)", " (scratch)", " (cuBLAS)". */
+/* What stands behind the path of the op: "", " (mask)", " (copy)", " (scratch)", " (cuBLAS)". */
 const char *ds_mem_part_text(uint32_t value);
 
 typedef struct ds_mem_class {

@@ -49,7 +49,7 @@ typedef struct update {
 typedef struct collector {
     const ds_plan *plan;
     const ds_run *run;
-    bool in_place; /* optimizers and losses */
+    bool fused_updates, fused_losses; /* which have no scratch */
     ds_mem_scratches *out;
     uint32_t *open; /* per class: its call; DS_NONE: other work came since */
     DS_VEC(span) calls;
@@ -94,7 +94,8 @@ static void add_op(collector *c, uint32_t inst) {
     const ds_inst *at = &c->plan->insts.at[inst];
     const ds_record *r = record_of(c->plan, inst);
     uint32_t flags = flags_of(r), value = at->first_value | DS_MEM_SCRATCH;
-    bool none = c->in_place && (flags & DS_OPF_OPTIMIZER || is_loss(r->op->code));
+    bool none =
+        flags & DS_OPF_OPTIMIZER ? c->fused_updates : c->fused_losses && is_loss(r->op->code);
     for (uint32_t pos = 0; pos < r->n_classes; pos++) {
         uint32_t cls = r->classes[pos], task = at->first_task + pos;
         const ds_variant *v = variant_at(r, pos);
@@ -181,7 +182,8 @@ static void add_libraries(collector *c) {
 void ds_mem__scratch(const ds_plan *plan, const ds_run *run, ds_mem_framework framework,
                      ds_mem_scratches *out) {
     collector c = {.plan = plan, .run = run, .out = out};
-    c.in_place = framework == DS_MEM_DEEPSPEED;
+    c.fused_updates = framework == DS_MEM_DEEPSPEED || plan->stack == DS_STACK_FUSED;
+    c.fused_losses = framework == DS_MEM_DEEPSPEED || plan->stack >= DS_STACK_COMPILED;
     c.open = ds_xcalloc(plan->n_classes, sizeof *c.open);
     for (uint32_t i = 0; i < plan->n_classes; i++) c.open[i] = DS_NONE;
     for (uint32_t i = 0; i < plan->insts.n; i++)

@@ -175,10 +175,27 @@ typedef struct ds_vinst {
     bool is_output;   /* lives to the end */
     bool is_state;    /* overwrites `alias` whoever reads that: an optimizer's result */
     bool is_host;     /* in the memory of the devices' hosts */
+    bool is_inside;   /* of a kernel: the value never has a buffer (saves.c) */
     uint32_t alias;   /* the value whose buffer it takes, or may take if it has no later reader;
                          DS_NONE: none */
     const char *name;
 } ds_vinst;
+
+/* A value that a kernel keeps in a narrower dtype, from its making to the last product that reads
+ * it there (saves.c): `bits` of each `of_bits`. */
+typedef struct ds_plan_copy {
+    uint32_t value;
+    uint32_t until; /* instance */
+    uint8_t bits, of_bits;
+} ds_plan_copy;
+
+/* How a framework's stack makes kernels of ops (`kernels` of the scenario). */
+typedef enum ds_stack {
+    DS_STACK_OPS, /* an op is a kernel */
+    DS_STACK_EAGER,
+    DS_STACK_COMPILED,
+    DS_STACK_FUSED
+} ds_stack;
 
 /* A rendezvous of tasks, one per member class. */
 typedef struct ds_activity {
@@ -246,6 +263,8 @@ typedef struct ds_plan {
     DS_VEC(ds_vinst) values;
     DS_VEC(uint32_t) operands;
     DS_VEC(ds_scope) scopes;
+    DS_VEC(ds_plan_copy) copies;
+    ds_stack stack;
     int64_t overhead_ps; /* after the last task: the step's fixed cost, which no task stands for */
     /* per device */
     uint32_t n_devices;
@@ -404,6 +423,10 @@ static inline uint32_t ds_plan_n_operands(const ds_plan *plan, uint32_t inst) {
 }
 static inline uint32_t ds_plan_n_reads(const ds_plan *plan, uint32_t inst) {
     return plan->insts.at[inst].n_reads;
+}
+/* Bytes of a narrow copy of a value of so many bytes. */
+static inline int64_t ds_plan_copy_bytes(const ds_plan_copy *copy, int64_t bytes) {
+    return bytes / copy->of_bits * copy->bits;
 }
 /* Position of a class in record->classes, DS_NONE if it has no part. O(log classes). */
 uint32_t ds_record_class_pos(const ds_record *record, uint32_t cls);
