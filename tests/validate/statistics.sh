@@ -30,7 +30,7 @@ awk -F, -v want="$3" '
     FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
     $at["split"] == "calib" && $at["predicted_s"] != "" {
         n++; was[n] = $at["measured_s"] + 0; is[n] = $at["predicted_s"] + 0
-        if ($at["high_s"] != "") { known++; within += was[n] >= $at["low_s"] + 0 && was[n] <= $at["high_s"] + 0 }
+        if ($at["high_s"] != "") { known++; within += was[n] >= $at["low_s"] + 0 && was[n] <= $at["high_s"] + 0; half[known] = 50 * ($at["high_s"] - $at["low_s"]) / is[n] }
         e = 100 * (is[n] / was[n] - 1); sum += abs(e); bias += e; err[n] = abs(e)
     }
     END {
@@ -41,7 +41,7 @@ awk -F, -v want="$3" '
         for (i = 1; i <= n; i++) { ma += a[i] / n; mb += b[i] / n }
         for (i = 1; i <= n; i++) { ab += (a[i] - ma) * (b[i] - mb); aa += (a[i] - ma) ^ 2; bb += (b[i] - mb) ^ 2 }
         expect("spearman", ab / sqrt(aa * bb))
-        if (known) expect("interval_coverage", 100 * within / known)
+        if (known) { sort(half, known); expect("interval_coverage", 100 * within / known); expect("interval_half_width", quantile(half, known, 0.5)) }
         exit bad || n != want
     }' "$work/said.json" "$work/rows.csv" || exit 1
 }

@@ -139,8 +139,9 @@ static void put_percent(double value, ds_buf *out) {
 static void put_ledger(const val_errors *errors, uint32_t n, ds_buf *out) {
     ds_buf_put(out,
                "| set | split | n | refused | mean | median | p90 | max | bias | Spearman | "
-               "constant TFLOP/s | regret within 2 % | worst regret | in interval | do not fit |\n"
-               "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+               "constant TFLOP/s | regret within 2 % | worst regret | in interval | do not fit | "
+               "half width |\n"
+               "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (uint32_t i = 0; i < n; i++) {
         const val_errors *e = &errors[i];
         ds_buf_printf(out, "| %s | %s | %u | %u | ", e->set, e->split, e->n, e->refused);
@@ -165,10 +166,38 @@ static void put_ledger(const val_errors *errors, uint32_t n, ds_buf *out) {
         else
             ds_buf_put(out, " | - | - | ");
         if (e->covered >= 0)
-            ds_buf_printf(out, "%.0f %% | %u |\n", e->covered, e->unfit);
+            ds_buf_printf(out, "%.0f %% | %u | %.1f %% |\n", e->covered, e->unfit, e->half_width);
         else
-            ds_buf_printf(out, "- | %u |\n", e->unfit);
+            ds_buf_printf(out, "- | %u | - |\n", e->unfit);
     }
+}
+
+/* One line a set and split: the generic profile's errors, and the calibrated profile's beside
+ * them. The errors of both come from the same rows in the same order. */
+static void put_zero_shot(const predictions *all, const predictions *calibrated, ds_buf *out) {
+    val_errors *zero, *own;
+    uint32_t n = val_errors_of(all->at, all->n, &zero);
+    val_errors_of(calibrated->at, calibrated->n, &own);
+    ds_buf_put(out, "| set | split | n | refused | mean | median | p90 | max | bias | Spearman | "
+                    "in interval | half width | calibrated mean | calibrated Spearman |\n"
+                    "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+    for (uint32_t i = 0; i < n; i++) {
+        const val_errors *e = &zero[i], *c = &own[i];
+        const double shown[] = {e->mape, e->median, e->p90, e->max};
+        ds_buf_printf(out, "| %s | %s | %u | %u | ", e->set, e->split, e->n, e->refused);
+        for (int k = 0; k < 4; k++) {
+            put_percent(shown[k], out);
+            ds_buf_put(out, " | ");
+        }
+        ds_buf_printf(out, e->n ? "%+.2f %% | " : "- | ", e->bias);
+        ds_buf_printf(out, e->spearman > -2 ? "%.3f | " : "- | ", e->spearman);
+        ds_buf_printf(out, e->covered >= 0 ? "%.0f %% | " : "- | ", e->covered);
+        ds_buf_printf(out, e->half_width >= 0 ? "%.1f %% | " : "- | ", e->half_width);
+        put_percent(c->mape, out);
+        ds_buf_printf(out, c->spearman > -2 ? " | %.3f |\n" : " | - |\n", c->spearman);
+    }
+    free(own);
+    free(zero);
 }
 
 /* The same of the rows of each profile, whatever table they are in: what `profile.csv` states. The
@@ -233,6 +262,7 @@ static void put_json(const val_errors *errors, uint32_t n, ds_buf *out) {
         json_number(&json, "regret_within_2pct", e->regret_within_2pct, e->groups > 0);
         ds_json_key_int(&json, "regret_groups", e->groups);
         json_number(&json, "interval_coverage", e->covered, e->covered >= 0);
+        json_number(&json, "interval_half_width", e->half_width, e->half_width >= 0);
         ds_json_key_int(&json, "unfit", e->unfit);
         ds_json_end_object(&json);
     }
@@ -320,12 +350,15 @@ static void put_rows(const predictions *all, ds_buf *out) {
     }
 }
 
-static int print(const validate_arguments *args, const predictions *all) {
+static int print(const validate_arguments *args, const predictions *all,
+                 const predictions *calibrated) {
     val_errors *errors;
     ds_buf text = {0};
     ds_error err;
     uint32_t n = val_errors_of(all->at, all->n, &errors);
-    if (args->json) {
+    if (calibrated->n) {
+        put_zero_shot(all, calibrated, &text);
+    } else if (args->json) {
         put_json(errors, n, &text);
     } else {
         put_ledger(errors, n, &text);
@@ -375,6 +408,22 @@ static int print_scenario(const validate_arguments *args, const predictions *all
 
 /* ---- the verb ---- */
 
+/* --zero-shot --ledger predicts twice: with the generic profiles, and with the calibrated ones. */
+static int predict_and_print(const validate_arguments *args, const val_job *job, predictions *all) {
+    predictions calibrated = {0};
+    val_job own = *job;
+    ds_error err;
+    own.zero_shot = false;
+    for (uint32_t i = 0; i < all->n && args->zero_shot && args->ledger; i++)
+        DS_HPUSH(&calibrated, all->at[i]);
+    ds_status status = val_predict(job, all->at, all->n, &err);
+    if (status == DS_OK && calibrated.n)
+        status = val_predict(&own, calibrated.at, calibrated.n, &err);
+    int exit_code = status == DS_OK ? print(args, all, &calibrated) : cli_fail(NULL, &err);
+    free(calibrated.at);
+    return exit_code;
+}
+
 static int validate(validate_arguments *args, const ds_profiles *profiles) {
     tables csvs = {0};
     predictions all = {0};
@@ -397,10 +446,7 @@ static int validate(validate_arguments *args, const ds_profiles *profiles) {
     if (!exit_code && args->scenario) {
         exit_code = print_scenario(args, &all);
     } else if (!exit_code) {
-        if (val_predict(&job, all.at, all.n, &err) != DS_OK)
-            exit_code = cli_fail(NULL, &err);
-        else
-            exit_code = print(args, &all);
+        exit_code = predict_and_print(args, &job, &all);
     }
     for (uint32_t i = 0; i < csvs.n; i++) ds_csv_deinit(&csvs.at[i]);
     free(csvs.at);

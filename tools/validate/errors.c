@@ -147,15 +147,19 @@ static void fill_regret(const group *g, val_errors *e) {
     e->regret_within_2pct = e->groups ? 100.0 * good / e->groups : -1;
 }
 
-static double covered_of(const group *g) {
+static void fill_intervals(const group *g, val_errors *e) {
     uint32_t known = 0, within = 0;
+    double *halves = ds_xcalloc(g->n + 1, sizeof *halves);
     for (uint32_t i = 0; i < g->n; i++) {
         const val_prediction *p = g->at[i];
         if (!(p->high > 0)) continue;
-        known++;
+        halves[known++] = 100 * (p->high - p->low) / (2 * p->seconds);
         within += p->row.seconds >= p->low && p->row.seconds <= p->high;
     }
-    return known ? 100.0 * within / known : -1;
+    qsort(halves, known, sizeof *halves, by_value);
+    e->covered = known ? 100.0 * within / known : -1;
+    e->half_width = known ? quantile(halves, known, 0.5) : -1;
+    free(halves);
 }
 
 static val_errors errors_of(const val_prediction *rows, uint32_t n, const val_prediction *like) {
@@ -176,9 +180,10 @@ static val_errors errors_of(const val_prediction *rows, uint32_t n, const val_pr
         e.spearman = spearman(&g);
         fill_baseline(&g, constant_rate(rows, n, like->set, &e.baseline_from_calib), &e);
         fill_regret(&g, &e);
-        e.covered = covered_of(&g);
+        fill_intervals(&g, &e);
     } else {
-        e.mape = e.median = e.p90 = e.max = e.baseline_mape = e.regret_within_2pct = e.covered = -1;
+        e.mape = e.median = e.p90 = e.max = e.baseline_mape = e.regret_within_2pct = e.covered =
+            e.half_width = -1;
     }
     free(g.at);
     return e;

@@ -25,6 +25,8 @@ typedef struct val_errors {
     /* Of the rows whose prediction has an interval for nine in ten: how many percent measured
      * within; -1: none has one. */
     double covered;
+    /* The median of (high - low)/2 of these intervals, in percent of the prediction; -1: none. */
+    double half_width;
 } val_errors;
 
 /* One entry for each set and split, in order of appearance; *out is the caller's to free, before
