@@ -2,6 +2,7 @@
 #include "ir/strategy/scenario.h"
 #include "ir/launch/internal.h"
 #include "ir/schedule/schedule.h"
+#include "ir/strategy/preset.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -115,6 +116,9 @@ ds_status ds_launch_put_scenario(const ds_launch *l, const ds_launch_place *plac
     put_strategy(l, out);
     ds_buf_printf(out, "  framework = %s\n  memory = allocator\n",
                   ds_launch_framework_name(l->framework));
+    bool overlaps = l->framework == DS_LAUNCH_TORCHTITAN && l->sp && l->tp > 1 &&
+                    strcmp(l->tp_overlap, "ring") == 0; /* a pass of the compiler's */
+    if (l->compiled || overlaps) ds_buf_put(out, "  kernels = compiled\n");
     if (place->profile) {
         ds_buf_put(out, "  profile = ");
         if (strcmp(place->profile, "ideal") == 0)
@@ -262,6 +266,16 @@ static bool take_param(const ds_binding *binding, const ds_module *module, const
     return false;
 }
 
+/* Each framework has kernels of one kind, and torchtitan those of a compiler beside. */
+static ds_status take_kernels(ds_launch *l, const ds_binding *binding, ds_error *err) {
+    const char *word = NULL;
+    DS_TRY(ds_scenario_text(binding, "", "kernels", &word, err));
+    const ds_preset *own = ds_preset_find(ds_launch_framework_name(l->framework), "", "kernels");
+    if (!word || (own && strcmp(own->value, word) == 0)) return DS_OK;
+    l->compiled = l->framework == DS_LAUNCH_TORCHTITAN && strcmp(word, "compiled") == 0;
+    return l->compiled ? DS_OK : lacks(err, "kernels", word);
+}
+
 ds_status ds_launch_of_scenario(ds_launch *l, const ds_binding *binding, ds_error *err) {
     ds_train train;
     ds_strategy strategy;
@@ -276,6 +290,7 @@ ds_status ds_launch_of_scenario(ds_launch *l, const ds_binding *binding, ds_erro
     DS_TRY(ds_strategy_read(binding, &strategy, err));
     DS_TRY(check_knobs(binding, &train, &strategy, err));
     DS_TRY(take_train(l, &train, err));
+    DS_TRY(take_kernels(l, binding, err));
     DS_TRY(take_recompute(l, &strategy, err));
     if (ds_scenario_find(binding->unit, "strategy", "bucket_size"))
         l->bucket_bytes = strategy.bucket_bytes;

@@ -141,6 +141,7 @@ static ds_status read_tensor(ds_args *a, ds_error *err) {
     const char *rotate = ds_args__text(a, A_ROTATE);
     bool overlaps = ds_args__has(a, A_ASYNC_TP) || ds_args__has(a, A_ASYNC_TP_2026);
     (void)err;
+    l->compiled = ds_args__has(a, A_COMPILE);
     l->sp = l->tp > 1 && strcasecmp(ds_args__text(a, A_SP), "false") != 0;
     l->tp_overlap = overlaps && l->sp ? "ring" : "none";
     l->cp_type = strcmp(rotate, "alltoall") == 0 ? "ring" : "all_gather";
@@ -348,7 +349,7 @@ static ds_status put_replicas(ds_args_out *o, const ds_launch *l, ds_error *err)
     if (l->sp && !ring && strcmp(l->tp_overlap, "none") != 0)
         return ds_launch__lacks(l, err, "tp_overlap", "it has ring, not %s", l->tp_overlap);
     flag(o, A_ASYNC_TP, l->sp && ring);
-    flag(o, A_COMPILE, l->sp && ring);
+    flag(o, A_COMPILE, l->compiled || (l->sp && ring));
     if (l->cp > 1 && strcmp(l->cp_type, "ulysses") == 0)
         return ds_launch__lacks(l, err, "cp_type", "it has ring and all_gather");
     if (l->cp > 1 && strcmp(l->cp_type, "ring") == 0) ds_args_out__set(o, A_ROTATE, "alltoall");

@@ -15,6 +15,7 @@
     X(TILES, "tiles", "products by tiles and waves; without: an efficiency curve, or the peak")    \
     X(ATTENTION, "attention", "curves of attention; without: the curve of products")               \
     X(LAUNCH, "launch", "the least time of an operation and the host's issue; without: none")      \
+    X(KERNELS, "kernels", "kernels of the framework's stack; without: an operation is a kernel")   \
     X(INTERFERENCE, "interference", "compute slows down beside transfers; without: neither")       \
     X(PROTOCOLS, "protocols", "fits of collectives; without: latency and bandwidth of the links")
 

@@ -355,7 +355,7 @@ static ds_status take_fit(loader *l, sqlite3_stmt *row) {
     f.floor_ps = sqlite3_column_int64(row, 11); /* 0 for NULL */
     f.row_ps = sqlite3_column_int64(row, 15);
     const char *kernels = ds_sqlite__text(row, 16);
-    if (kernels && !ds_kernels_parse(kernels, &f.kernels))
+    if (kernels && *kernels && !ds_kernel_stack_parse(kernels, &f.kernels))
         return fail(l, "an efficiency fit of unknown kernels");
     f.spread = spread_at(row, 12);
     if (f.w_max < f.w_min) return fail(l, "an efficiency fit that ends before it begins");

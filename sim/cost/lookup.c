@@ -12,10 +12,12 @@ typedef struct query {
     const ds_profiles *p;
     const ds_device_kind *kind;
     uint32_t profile; /* 0 if it belongs to another kind */
-    ds_kernels kernels;
+    ds_kernel_stack kernels;
     const char *op;
     const char *class; /* how rows and fits call this kind of work */
     const ds_work *work;
+    double launches;
+    bool passes;
     ds_loc loc;
     ds_buf *explain; /* may be NULL */
     ds_error *err;
@@ -79,6 +81,8 @@ static void explain_work(const query *q) {
     }
     ds_buf_printf(out, "%" PRId64 " FLOP, %" PRId64 " bytes read, %" PRId64 " bytes written\n",
                   w->flop, w->bytes_read, w->bytes_written);
+    if (q->launches > 1) ds_buf_printf(out, "  launched as %.0f kernels\n", q->launches);
+    if (q->launches < 1) ds_buf_put(out, "  part of the kernel of another operation\n");
 }
 
 static void explain_row(const query *q, const char *what, const ds_op_row *row) {
@@ -184,10 +188,10 @@ static bool measured(const query *q, ds_dtype dtype, ds_cost *out) {
 
 /* Is a curve of these kernels nearer to the query's than one of those? Its own come first, then any,
  * then PyTorch's own for kernels that are not known. */
-static int nearness(const query *q, ds_kernels kernels) {
+static int nearness(const query *q, ds_kernel_stack kernels) {
     if (kernels == q->kernels) return 3;
-    if (kernels == DS_KERNELS_ANY) return 2;
-    return q->kernels == DS_KERNELS_ANY && kernels == DS_KERNELS_EAGER;
+    if (kernels == DS_KERNELS_OPS) return 2;
+    return q->kernels == DS_KERNELS_OPS && kernels == DS_KERNELS_EAGER;
 }
 
 static const ds_fit *fit_of(const query *q, const char *op, int32_t dtype, bool flop) {
@@ -251,7 +255,7 @@ static const ds_fit *best_fit(const query *q, bool flop) {
     const char *names[] = {special ? special : q->op, q->op, q->class};
     if (q->work->kind == DS_WORK_ATTENTION && !ds_profiles_has(q->p, DS_TERM_ATTENTION))
         names[0] = names[1] = names[2] = class_of(DS_WORK_GEMM);
-    for (int i = 0; i < 3; i++) {
+    for (int i = q->passes ? 2 : 0; i < 3; i++) {
         const ds_fit *f = fit_of(q, names[i], (int32_t)q->work->dtype, flop);
         if (!f) f = fit_of(q, names[i], (int32_t)stand_in(q->kind, q->work->dtype), flop);
         if (!f) f = fit_of(q, names[i], DS_ANY_DTYPE, flop);
@@ -330,17 +334,18 @@ static void explain_rate(const query *q, const char *what, const ds_fit *f, doub
     ds_print_rate(rate, unit, q->explain);
     if (f) {
         ds_buf_printf(q->explain, " x efficiency %.4g = %.4g w/(w + %.4g)%s", efficiency, f->e_max,
-                      f->w_half, extrapolated ? ", w clamped to the fitted range" : "");
+                      q->launches * f->w_half,
+                      extrapolated ? ", w clamped to the fitted range" : "");
         if (f->floor_ps) {
             ds_buf_put(q->explain, ", at least ");
-            ds_print_ps(f->floor_ps, q->explain);
+            ds_print_ps((int64_t)q->launches * f->floor_ps, q->explain);
         }
         if (f->row_ps) {
             ds_buf_put(q->explain, ", at least ");
             ds_print_ps(f->row_ps, q->explain);
             ds_buf_put(q->explain, " a token");
         }
-        if (f->kernels) ds_buf_printf(q->explain, ", %s kernels", ds_kernels_name(f->kernels));
+        if (f->kernels) ds_buf_printf(q->explain, ", %s kernels", ds_kernel_stack_name(f->kernels));
         ds_buf_printf(q->explain, "; %s [%s]\n", f->basis, f->source);
     } else {
         ds_buf_printf(q->explain, " (catalogue, no fit) [%s]\n", q->kind->source);
@@ -354,11 +359,12 @@ static bound bound_of(const query *q, const char *what, const ds_fit *f, double 
     bound b = {.fitted = f != NULL, .spread = f ? f->spread : (ds_cost_spread){0}};
     if (f) {
         double w = work < f->w_min ? f->w_min : work > f->w_max ? f->w_max : work;
-        efficiency = f->e_max * w / (w + f->w_half);
+        efficiency = f->e_max * w / (w + q->launches * f->w_half);
         b.extrapolated = work < f->w_min || work > f->w_max;
     }
     b.seconds = work / (rate * efficiency);
-    double least_ps = f && ds_profiles_has(q->p, DS_TERM_LAUNCH) ? (double)f->floor_ps : 0;
+    bool launches = f && ds_profiles_has(q->p, DS_TERM_LAUNCH);
+    double least_ps = launches ? q->launches * (double)f->floor_ps : 0;
     double rows_ps =
         f && q->work->kind == DS_WORK_MEMORY ? (double)f->row_ps * (double)q->work->tokens : 0;
     if (rows_ps > least_ps) least_ps = rows_ps;
@@ -482,7 +488,8 @@ static query query_of(const ds_profiles *profiles, uint32_t kind, uint32_t profi
                    .profile = profile,
                    .op = op,
                    .class = class_of(work->kind),
-                   .work = work};
+                   .work = work,
+                   .launches = 1};
 }
 
 void ds_cost_sides(const ds_profiles *profiles, uint32_t kind, uint32_t profile, const char *op,
@@ -508,6 +515,8 @@ static ds_status add_conversions(const query *q, ds_cost *out) {
     cast.op = "convert";
     cast.class = class_of(work.kind);
     cast.work = &work;
+    cast.launches = 1;
+    cast.passes = false;
     if (q->explain)
         ds_buf_printf(q->explain, "  and operands converted, %" PRId64 " bytes moved:\n",
                       work.bytes_read);
@@ -521,8 +530,10 @@ ds_status ds_cost_op(const ds_cost_query *of, ds_cost_mode mode, ds_cost *out, d
                      ds_error *err) {
     const ds_work *work = of->work;
     query q = query_of(of->profiles, of->kind, of->profile, of->op, work);
+    q.launches = 1.0 + of->extra_launches;
     q.loc = of->loc;
     q.kernels = of->kernels;
+    q.passes = of->passes;
     q.explain = explain;
     q.err = err;
     *out = (ds_cost){.origin = DS_COST_ROOFLINE};

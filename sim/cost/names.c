@@ -106,18 +106,6 @@ const char *ds_cost_origin_name(ds_cost_origin origin) {
     return origin < DS_COST_ORIGIN_COUNT ? names[origin] : "?";
 }
 
-static const char *const kernels_names[DS_KERNELS_COUNT] = {"", "eager", "compiled", "fused"};
-
-const char *ds_kernels_name(ds_kernels kernels) {
-    return kernels < DS_KERNELS_COUNT ? kernels_names[kernels] : "?";
-}
-
-bool ds_kernels_parse(const char *text, ds_kernels *out) {
-    for (*out = DS_KERNELS_ANY; *out < DS_KERNELS_COUNT; (*out)++)
-        if (strcmp(text, kernels_names[*out]) == 0) return true;
-    return false;
-}
-
 /* Names in lower case, cut to what ds_suggest compares. */
 typedef struct query {
     char lower[64];

@@ -38,7 +38,7 @@ typedef struct ds_fit {
     const char *op;
     int32_t dtype; /* ds_dtype, or DS_ANY_DTYPE */
     bool flop;     /* resource: FLOP, else bytes */
-    ds_kernels kernels;
+    ds_kernel_stack kernels;
     double reference_per_s, e_max, w_half, w_min, w_max;
     int64_t floor_ps; /* no such op takes less */
     int64_t row_ps;   /* nor less than this a token */

@@ -152,6 +152,15 @@ static uint32_t number_of_context(ds_builder *b, const ds_context *ctx) {
     return number;
 }
 
+/* What is launched for the op. */
+static void put_kernel(words *w, const ds_kernel *kernel) {
+    static const ds_kernel one = {0};
+    if (!kernel) kernel = &one;
+    put_word(w, (uint64_t)(uint32_t)kernel->extra_launches << 1 | kernel->epilogue);
+    put_word(w, (uint64_t)kernel->unread << 32 | kernel->unwritten);
+    put_word(w, DS_KEY(kernel->line));
+}
+
 static void put_site(ds_builder *b, words *w, const ds_site *site) {
     const ds_op *op = site->op;
     put_word(w, (uint64_t)OF_OP << 32 | number_of_context(b, site->ctx));
@@ -167,6 +176,7 @@ static void put_site(ds_builder *b, words *w, const ds_site *site) {
     }
     for (uint32_t i = 0; i < op->n_out; i++) put_type(b, w, site->out[i].type);
     for (uint32_t i = 0; i < op->n_attrs; i++) put_attr(w, &op->attrs[i]);
+    if (b->plan->kernels != DS_KERNELS_OPS) put_kernel(w, ds_plan__kernel(b, site));
     if (op->across || op->has_group || !ds_op_desc_of(op->code)) w->unlike = true;
 }
 

@@ -131,8 +131,10 @@ static void add_tasks(expander *x, uint32_t inst) {
         plan->task_class[task] = cls;
         plan->task_stream[task] = stream_of(x, r, pos);
         plan->task_activity[task] = DS_NONE;
-        plan->task_ps[task] = r->variants[r->class_variant[pos]].ps;
-        ds_i128 issued_ps = (ds_i128)++x->issued[cls] * plan->classes[cls].issue_ps;
+        const ds_variant *v = &r->variants[r->class_variant[pos]];
+        plan->task_ps[task] = v->ps;
+        x->issued[cls] += 1 + v->extra_launches;
+        ds_i128 issued_ps = (ds_i128)x->issued[cls] * plan->classes[cls].issue_ps;
         plan->task_issue_ps[task] = ds_ps_narrow(issued_ps + start_ps);
         x->streams.at[plan->task_stream[task]].n++;
         if (r->kind == DS_REC_HALF) DS_HPUSH(&x->halves, ((half){r->match_key, side_of(r), task}));

@@ -3,6 +3,7 @@
 #define DS_PLAN_INTERNAL_H
 
 #include "ir/base/map.h"
+#include "ir/ops/kernels.h"
 #include "sim/plan/plan.h"
 #include "sim/topo/turn.h"
 
@@ -111,7 +112,8 @@ typedef struct ds_builder {
     uint32_t *zeros;    /* one a device: where all are of variant 0 */
     uint32_t *vertices; /* heap: scratch */
     uint32_t n_vertices;
-    uint32_t polls; /* ops since the time was looked at */
+    ds_map kernels, kernels_of; /* kernels.c: op → ds_kernel; functions that have been looked at */
+    uint32_t polls;             /* ops since the time was looked at */
 } ds_builder;
 
 static inline const ds_placement *ds_plan__placement(const ds_builder *b, uint32_t id) {
@@ -206,6 +208,14 @@ ds_status ds_plan__input_record(ds_builder *b, const ds_context *ctx, const ds_v
 /* {role = "weight"}: the memory category that an attribute list states, else `otherwise`. */
 ds_status ds_plan__category(ds_builder *b, const ds_attr *attrs, uint32_t n, ds_category otherwise,
                             ds_category *out, ds_error *err);
+/* kernels.c: the stack of the scenario in hand. */
+ds_status ds_plan__find_kernels(ds_builder *b, ds_error *err);
+void ds_plan__kernels_deinit(ds_builder *b);
+/* What the stack launches for the op, and what it launches on that device; NULL: one kernel.
+ * O(1), but for the first op of a function O(the function). */
+const ds_kernel *ds_plan__kernel(ds_builder *b, const ds_site *site);
+const ds_kernel *ds_plan__kernel_on(ds_builder *b, const ds_site *site, uint32_t device);
+
 /* alike.c: what is known of a type. Expected O(1). */
 const ds_plan_type *ds_plan__type(ds_builder *b, const ds_type *type);
 /* alike.c: where the record of the first op is, or is to be, that says the same as this one; NULL

@@ -251,9 +251,13 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
         DS_TRY(status);
     }
     if (ds_plan__is_work(op)) v->out_bytes[0] = 0;
+    const ds_kernel *kernel = given ? NULL : ds_plan__kernel_on(b, site, p->devices[pos]);
+    if (kernel) v->extra_launches = kernel->extra_launches;
+    v->passes = kernel && kernel->line;
     ds_env env = ds_binding_env(b->binding, site->indices);
     if (op->code >= DS_OP_FIRST_TABLE_OP) {
         ds_status status = work_of(op, &env, in, out, &v->work, err);
+        if (status == DS_OK && kernel) status = ds_kernel_work(kernel, op, in, out, &v->work, err);
         if (status == DS_OK) status = ds_op_scratch(op, types, in, out, &v->scratch_bytes, err);
         if (status != DS_OK) {
             if (err && !err->loc.line) ds_error_move(err, op->loc);
@@ -272,7 +276,9 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
                                      .op = ds_op_name(op->code),
                                      .work = &v->work,
                                      .loc = op->loc,
-                                     .kernels = b->plan->kernels};
+                                     .kernels = b->plan->kernels,
+                                     .extra_launches = v->extra_launches,
+                                     .passes = v->passes};
         DS_TRY(ds_cost_op(&query, b->options->cost_mode, &v->cost, NULL, err));
         DS_TRY(ds_cost_clock(&query, clock_of(b, device), &v->cost, NULL, err));
         v->ps = v->cost.ps;

@@ -123,6 +123,7 @@ static ds_status read_extras(ds_builder *b, ds_error *err) {
 static ds_status walk(ds_builder *b, int64_t steps, ds_error *err) {
     DS_TRY(find_entry(b, err));
     DS_TRY(ds_plan__find_profiles(b, err));
+    DS_TRY(ds_plan__find_kernels(b, err));
     DS_TRY(find_default_place(b, err));
     return ds_plan__walk(b, steps, err);
 }
@@ -184,6 +185,7 @@ void ds_plan__deinit(ds_builder *b) {
     ds_map_deinit(&b->contexts);
     free(b->words.list.at);
     free(b->reads.at);
+    ds_plan__kernels_deinit(b);
     ds_plan__stamps_deinit(b);
     ds_plan__sharing_deinit(&b->sharing);
     ds_plan__congruent_deinit(b);

@@ -65,12 +65,14 @@ const char *ds_category_name(ds_category category);
 
 /* One way in which an op runs: one local shape and device setting. */
 typedef struct ds_variant {
-    int64_t ps;            /* COMPUTE: duration on this variant's devices */
-    ds_work work;          /* COMPUTE */
-    ds_cost cost;          /* COMPUTE: where `ps` comes from */
-    int64_t *out_bytes;    /* per result: local bytes, 0 where the result does not live here */
-    int64_t scratch_bytes; /* COMPUTE: ds_op_scratch */
-    uint32_t parts;        /* COMPUTE: bit i: operand i is smaller than operand 0 */
+    int64_t ps;             /* COMPUTE: duration on this variant's devices */
+    ds_work work;           /* COMPUTE */
+    ds_cost cost;           /* COMPUTE: where `ps` comes from */
+    int64_t *out_bytes;     /* per result: local bytes, 0 where the result does not live here */
+    int64_t scratch_bytes;  /* COMPUTE: ds_op_scratch */
+    uint32_t parts;         /* COMPUTE: bit i: operand i is smaller than operand 0 */
+    int32_t extra_launches; /* COMPUTE: of ds_cost_query */
+    bool passes;            /* COMPUTE: of ds_cost_query */
 } ds_variant;
 
 struct ds_coll_request;                   /* sim/coll/coll.h */
@@ -306,8 +308,8 @@ typedef struct ds_plan {
     uint32_t *stream_tasks;
     bool per_rank;
     ds_cost_mode cost_mode;
-    ds_kernels kernels; /* of the framework's stack */
-    int64_t samples;    /* per step, for throughput; 0: not stated */
+    ds_kernel_stack kernels; /* of the framework's stack */
+    int64_t samples;         /* per step, for throughput; 0: not stated */
     const char *title;
     bool unfolded;     /* every device is a class of its own */
     bool sorts_differ; /* schematic: the others differ not only in sizes */

@@ -32,22 +32,24 @@ static void expect(const char *framework, const char *train, const char *strateg
 
 Test(preset, what_each_framework_sets) {
     expect("none", "", "dp = 2", "");
-    expect("deepspeed", "", "dp = 2, zero = 1", "late_reduce = true");
-    expect("deepspeed", "", "cp = 2", "late_reduce = true");
-    expect("deepspeed", "", "dp = 2, zero = 2", "");
+    expect("deepspeed", "", "dp = 2, zero = 1", "kernels = eager, late_reduce = true");
+    expect("deepspeed", "", "cp = 2", "kernels = eager, late_reduce = true");
+    expect("deepspeed", "", "dp = 2, zero = 2", "kernels = eager");
     expect("megatron", ", dtype = bf16", "dp = 2, tp = 2, pp = 2, microbatches = 2",
            "clip_norm = 1.0, grad_dtype = f32, late_reduce = true, scatter_gather = true, "
-           "masks = kept");
-    expect("megatron", ", dtype = f16", "tp = 2, dp = 1", "clip_norm = 1.0, masks = kept");
-    expect("megatron_deepspeed", "", "dp = 2, zero = 1",
-           "clip_norm = 1.0, late_reduce = true, zero_uneven = true, masks = kept");
-    expect("fsdp", "", "dp = 4", "zero = 3, prefetch = 1, masks = kept");
+           "masks = kept, kernels = fused");
+    expect("megatron", ", dtype = f16", "tp = 2, dp = 1",
+           "clip_norm = 1.0, masks = kept, kernels = fused");
+    expect(
+        "megatron_deepspeed", "", "dp = 2, zero = 1",
+        "clip_norm = 1.0, late_reduce = true, zero_uneven = true, masks = kept, kernels = fused");
+    expect("fsdp", "", "dp = 4", "zero = 3, prefetch = 1, masks = kept, kernels = eager");
 }
 
 Test(preset, what_is_stated_stays) {
     expect("megatron", ", clip_norm = 0, dtype = bf16, grad_dtype = bf16",
-           "dp = 2, late_reduce = false", "masks = kept");
-    expect("fsdp", "", "dp = 4, zero = 2", "prefetch = 1, masks = kept");
+           "dp = 2, late_reduce = false", "masks = kept, kernels = fused");
+    expect("fsdp", "", "dp = 4, zero = 2", "prefetch = 1, masks = kept, kernels = eager");
 }
 
 static bool has(const ds_block *block, ds_opcode code) {

@@ -75,7 +75,7 @@ Test(cost_floor, no_op_takes_less) {
 }
 
 /* 10^6 bytes at 100 GB/s are 10 us at e = 1. */
-static int64_t by_kernels(const char *op, ds_kernels kernels, int64_t tokens) {
+static int64_t by_kernels(const char *op, ds_kernel_stack kernels, int64_t tokens) {
     ds_work work = {
         .kind = DS_WORK_MEMORY, .dtype = DS_F16, .tokens = tokens, .bytes_read = 1000000};
     ds_cost cost;
@@ -88,11 +88,11 @@ static int64_t by_kernels(const char *op, ds_kernels kernels, int64_t tokens) {
 Test(cost_floor, kernels_have_curves_of_their_own) {
     cr_assert_eq(by_kernels("rms_norm", DS_KERNELS_EAGER, 1), 40000000);
     cr_assert_eq(by_kernels("rms_norm", DS_KERNELS_FUSED, 1), 12500000);
-    cr_assert_eq(by_kernels("rms_norm", DS_KERNELS_ANY, 1), 40000000);      /* eager for unknown */
+    cr_assert_eq(by_kernels("rms_norm", DS_KERNELS_OPS, 1), 40000000);      /* eager for unknown */
     cr_assert_eq(by_kernels("rms_norm", DS_KERNELS_COMPILED, 1), 10000000); /* memory's */
     cr_assert_eq(by_kernels("gelu", DS_KERNELS_FUSED, 1), 20000000);
     cr_assert_eq(by_kernels("gelu", DS_KERNELS_EAGER, 1), 100000000); /* of any kernels */
-    cr_assert_eq(by_kernels("gelu", DS_KERNELS_ANY, 1), 100000000);
+    cr_assert_eq(by_kernels("gelu", DS_KERNELS_OPS, 1), 100000000);
 }
 
 Test(cost_floor, rows_take_a_time_each) {
