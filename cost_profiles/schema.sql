@@ -54,6 +54,19 @@ CREATE TABLE device_memory (
     PRIMARY KEY (device, what)
 ) STRICT;
 
+-- The clock that the power limit allows (sim/cost/clock.c). No row: not known, and the clock never
+-- falls.
+CREATE TABLE device_clock (
+    device    INTEGER PRIMARY KEY REFERENCES device (id),
+    power_mw  INTEGER NOT NULL CHECK (power_mw > 0), -- the limit that the device is sold with
+    -- products that reach the share `busy` of the peak in a short measurement keep `sustained` of
+    -- their clock when they run on and on
+    sustained REAL NOT NULL CHECK (sustained > 0 AND sustained <= 1),
+    busy      REAL NOT NULL CHECK (busy > 0 AND busy <= 1),
+    basis     TEXT NOT NULL CHECK (basis <> ''),
+    source    INTEGER NOT NULL REFERENCES source (id)
+) STRICT;
+
 CREATE TABLE link_kind (
     name        TEXT PRIMARY KEY COLLATE NOCASE,
     bytes_per_s INTEGER NOT NULL CHECK (bytes_per_s > 0), -- one direction, per device or port

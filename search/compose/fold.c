@@ -219,9 +219,8 @@ static bool are_of_one_kind(const ds_topo *topo) {
     for (uint32_t d = 1; d < n_devices && type; d++) {
         const char *other = ds_topo_device_type(topo, d);
         if (!other || (other != type && strcmp(other, type) != 0)) return false;
-        if (ds_topo_device_clock(topo, d) != ds_topo_device_clock(topo, 0)) return false;
     }
-    return type && n == 0;
+    return type && n == 0 && ds_topo_one_clock(topo);
 }
 
 static void make_room(ds_fold *fold) {
@@ -370,7 +369,8 @@ static ds_status make_step(ds_fold *fold, ds_template *t, const ds_fold_step *st
 static bool make_plan(const ds_fold *fold, const ds_fold_step *step, ds_template *t) {
     ds_plan_schematic schematic = {.kind = fold->kind,
                                    .profile = fold->profile,
-                                   .clock_ppb = ds_topo_device_clock(fold->topo, 0)};
+                                   .clock_ppb = ds_topo_device_clock(fold->topo, 0),
+                                   .power_mw = ds_topo_device_power_mw(fold->topo, 0)};
     ds_plan_options options = {.cost_mode = step->options->cost_mode, .schematic = &schematic};
     ds_error unsaid;
     if (t->replicas.n > 1) {

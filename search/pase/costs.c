@@ -385,11 +385,11 @@ static ds_status find_devices(ds_pase_costs *m, const ds_binding *source, ds_err
             return ds_error_set(err, DS_ERR_UNSUPPORTED, topology->loc,
                                 "the search is for devices of one kind; @%s has \"%s\" and \"%s\"",
                                 topology->name, type, ds_topo_device_type(m->topo, d));
-    for (uint32_t d = 1; d < p; d++)
-        if (ds_topo_device_clock(m->topo, d) != ds_topo_device_clock(m->topo, 0))
-            return ds_error_set(err, DS_ERR_UNSUPPORTED, topology->loc,
-                                "the search is for devices of one sustained_clock; @%s has several",
-                                topology->name);
+    if (!ds_topo_one_clock(m->topo))
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, topology->loc,
+                            "the search is for devices of one sustained_clock and power_cap; @%s "
+                            "has several",
+                            topology->name);
     return ds_profiles_find_kind(m->profiles, type, topology->loc, &m->kind, err);
 }
 

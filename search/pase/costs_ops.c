@@ -18,7 +18,8 @@ ds_status ds_pase__op_us(const ds_pase_costs *m, const char *name, const ds_work
     ds_cost_query query = {m->profiles, m->kind,        m->profile, name, work,
                            loc,         DS_KERNELS_OPS, 0,          false};
     DS_TRY(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, err));
-    DS_TRY(ds_cost_clock(&query, ds_topo_device_clock(m->topo, 0), &cost, NULL, err));
+    DS_TRY(ds_cost_clock(&query, ds_topo_device_clock(m->topo, 0),
+                         ds_topo_device_power_mw(m->topo, 0), &cost, NULL, err));
     *sum += (double)cost.ps * 1e-6;
     return DS_OK;
 }

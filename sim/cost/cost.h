@@ -36,6 +36,13 @@ typedef struct ds_reserved_memory {
     int64_t blaslt_bytes;  /* of its products with a bias, a stream */
 } ds_reserved_memory;
 
+/* The clock that the power limit allows (catalogue/clocks.csv); 0: not known. */
+typedef struct ds_device_clock {
+    int64_t power_mw; /* the limit that the device is sold with */
+    double sustained; /* of the clock of a short measurement, what products keep that reach */
+    double busy;      /* this share of the peak in the measurement */
+} ds_device_clock;
+
 /* A device kind of the hardware catalogue. */
 typedef struct ds_device_kind {
     const char *name;                       /* canonical */
@@ -43,6 +50,7 @@ typedef struct ds_device_kind {
     int64_t memory_bytes_per_s;             /* 0: not known */
     double peak_flop_per_s[DS_DTYPE_COUNT]; /* dense; 0: not known */
     ds_reserved_memory reserved;
+    ds_device_clock clock;
     const char *source;
 } ds_device_kind;
 
@@ -123,6 +131,7 @@ typedef struct ds_cost {
     bool fitted;           /* roofline: by a profile's fit, not by the catalogue's peak */
     bool extrapolated;     /* outside the fitted range, clamped at its end */
     ds_cost_spread spread; /* of a fitted one */
+    int64_t clock_ppb;     /* part of the clock that ds_cost_clock left, in 10^-9; 0: whole */
 } ds_cost;
 
 /* What one device does. */
@@ -162,12 +171,21 @@ ds_status ds_cost_op(const ds_cost_query *query, ds_cost_mode mode, ds_cost *out
  * none with as many FLOPs and as many bytes takes less than. */
 void ds_cost_sides(const ds_profiles *profiles, uint32_t kind, uint32_t profile, const char *op,
                    const ds_work *work, double *compute_s, double *memory_s);
-/* Makes a cost that of a device whose clock falls under load to `clock_ppb` (10^-9) of the boost
- * clock, if it comes from the catalogue's peaks: cost->ps · max(t_c/clock, t_m) / max(t_c, t_m),
- * rounded up. Measured rows and fits are left alone: they were taken at the clock that there was.
+/* Makes a cost that of a device whose clock falls under load (clock.c): cost->ps ·
+ * max(t_c/clock, t_m) / max(t_c, t_m), rounded up. `clock_ppb` (10^-9) is the part of the boost
+ * clock that the topology says the device keeps; whole: not said. `power_mw` is the power cap that
+ * the topology says; 0: the limit that the device is sold with.
+ *   catalogue's peaks       clock_ppb, or what the cap leaves of the clock if there is a cap
+ *   fits of generic         the same; without either, what the catalogue's limit leaves, for the
+ *   profiles                fits are of short measurements
+ *   other fits, measured    what a cap leaves of the clock at the device's own limit: they were
+ *   rows                    taken at the clock that there was
  * A line about it goes to `explain` unless that is NULL. DS_ERR_OVERFLOW. */
-ds_status ds_cost_clock(const ds_cost_query *query, int64_t clock_ppb, ds_cost *cost,
-                        ds_buf *explain, ds_error *err);
+ds_status ds_cost_clock(const ds_cost_query *query, int64_t clock_ppb, int64_t power_mw,
+                        ds_cost *cost, ds_buf *explain, ds_error *err);
+/* What a cap of power_mw leaves of the clock at which an op reaches the share `busy` of the peak,
+ * in 10^-9. O(1). */
+int64_t ds_clock_part(const ds_device_clock *clock, int64_t power_mw, double busy);
 /* Makes a whole device's time that of one with these shares left, in 10^-9 (degrade.c):
  * *ps · max(t_c/c, t_m/m) / max(t_c, t_m), rounded up; *ps / c where neither side is known.
  * DS_ERR_OVERFLOW. */

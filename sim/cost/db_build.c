@@ -361,6 +361,17 @@ static const column memory_columns[] = {
 static const table device_memory = {"memory.csv",   "device_memory",       false,
                                     memory_columns, COUNT(memory_columns), NULL};
 
+static const column clock_columns[] = {
+    {"device", "device", CELL_DEVICE, false, 0},
+    {"power_w", "power_mw", CELL_SCALED, false, 1000},
+    {"sustained", "sustained", CELL_REAL, false, 0},
+    {"busy", "busy", CELL_REAL, false, 0},
+    {"basis", "basis", CELL_KEY, false, 0},
+    {"source", "source", CELL_SOURCE, false, 0},
+};
+static const table device_clock = {"clocks.csv",  "device_clock",       false,
+                                   clock_columns, COUNT(clock_columns), NULL};
+
 /* The row's cell; "": the file has no such column. */
 static const char *cell_of(const ds_csv *csv, const ds_csv_row *row, const char *name) {
     uint32_t at = ds_csv_find(csv, name);
@@ -592,6 +603,7 @@ static ds_status import_catalogue(builder *b) {
     DS_TRY(import(b, "catalogue", &sources, true));
     DS_TRY(import(b, "catalogue", &devices, true));
     DS_TRY(import(b, "catalogue", &device_memory, false));
+    DS_TRY(import(b, "catalogue", &device_clock, false));
     return import(b, "catalogue", &links, true);
 }
 

@@ -209,6 +209,15 @@ static ds_status take_memory(loader *l, sqlite3_stmt *row) {
     return DS_OK;
 }
 
+static ds_status take_clock(loader *l, sqlite3_stmt *row) {
+    uint32_t kind;
+    DS_TRY(reference(l, row, 0, "device", l->p->kinds.n, &kind));
+    l->p->kinds.at[kind].clock = (ds_device_clock){.power_mw = sqlite3_column_int64(row, 1),
+                                                   .sustained = sqlite3_column_double(row, 2),
+                                                   .busy = sqlite3_column_double(row, 3)};
+    return DS_OK;
+}
+
 static ds_status take_profile(loader *l, sqlite3_stmt *row) {
     ds_profile profile = {.name = text_at(l, row, 1),
                           .issue_ps = sqlite3_column_int64(row, 3),
@@ -576,6 +585,8 @@ static ds_status load_tables(loader *l) {
                 take_alias));
     DS_TRY(each(l, "device_peak", "SELECT device, dtype, flop_per_s FROM device_peak", take_peak));
     DS_TRY(each(l, "device_memory", "SELECT device, what, bytes FROM device_memory", take_memory));
+    DS_TRY(each(l, "device_clock", "SELECT device, power_mw, sustained, busy FROM device_clock",
+                take_clock));
     DS_TRY(each(l, "profile",
                 "SELECT id, name, device, issue_ps, software, source, interference, ratio_p05,"
                 " ratio_p95, is_default, framework, steps, step_error, steps_split, is_generic"

@@ -40,18 +40,3 @@ ds_status ds_cost_degrade(double compute_s, double memory_s, int64_t compute_ppb
     *ps = first > second ? first : second;
     return DS_OK;
 }
-
-/* ---- the clock under load ---- */
-
-ds_status ds_cost_clock(const ds_cost_query *q, int64_t clock_ppb, ds_cost *cost, ds_buf *explain,
-                        ds_error *err) {
-    double compute_s, memory_s;
-    if (clock_ppb == WHOLE || cost->origin != DS_COST_ROOFLINE || cost->fitted) return DS_OK;
-    ds_cost_sides(q->profiles, q->kind, q->profile, q->op, q->work, &compute_s, &memory_s);
-    if (!(compute_s > 0)) return DS_OK;
-    DS_TRY(ds_cost_degrade(compute_s, memory_s, clock_ppb, WHOLE, &cost->ps, err));
-    if (explain)
-        ds_buf_printf(explain, "  sustained_clock: %.9g of the peak: %lld ps\n",
-                      (double)clock_ppb / (double)WHOLE, (long long)cost->ps);
-    return DS_OK;
-}

@@ -17,6 +17,9 @@ static const ds_cost_range ranges[] = {
     {"device", "memory_bytes_per_s", 0, MOST, true, false},
     {"device_peak", "flop_per_s", 1, MOST, true, false},
     {"device_memory", "bytes", 0, 0x1p48, true, false}, /* some thousands are added up */
+    {"device_clock", "power_mw", 1, 1e9, true, false},
+    {"device_clock", "sustained", LEAST, 1, false, false},
+    {"device_clock", "busy", LEAST, 1, false, false},
     {"profile", "issue_ps", 0, MOST, true, false},
     {"profile", "interference", 0, 1000, false, true},
     {"profile", "ratio_p05", LEAST, 1, false, true},

@@ -196,6 +196,11 @@ static int64_t clock_of(const ds_builder *b, uint32_t device) {
                          : b->options->schematic->clock_ppb;
 }
 
+static int64_t power_of(const ds_builder *b, uint32_t device) {
+    return b->plan->topo ? ds_topo_device_power_mw(b->plan->topo, device)
+                         : b->options->schematic->power_mw;
+}
+
 /* On a degraded device everything takes longer; what the program says of a duration, as compute
  * does. */
 static ds_status degrade_variant(const ds_builder *b, const ds_op *op, uint32_t device,
@@ -208,8 +213,8 @@ static ds_status degrade_variant(const ds_builder *b, const ds_op *op, uint32_t 
     if (v->cost.origin != DS_COST_GIVEN)
         ds_cost_sides(b->profiles, b->plan->kind_of[device], b->plan->profile_of[device],
                       ds_op_name(op->code), &v->work, &compute_s, &memory_s);
-    if (v->cost.origin == DS_COST_ROOFLINE && !v->cost.fitted && compute_s > 0)
-        compute_s *= (double)DS_TOPO_WHOLE / (double)clock_of(b, device);
+    if (v->cost.clock_ppb && compute_s > 0)
+        compute_s *= (double)DS_TOPO_WHOLE / (double)v->cost.clock_ppb;
     return ds_cost_degrade(compute_s, memory_s, compute_ppb, memory_ppb, &v->ps, err);
 }
 
@@ -220,6 +225,8 @@ static uint64_t device_key(const ds_plan *plan, uint32_t device) {
     if (!plan->topo) return key; /* schematic */
     int64_t clock_ppb = ds_topo_device_clock(plan->topo, device);
     if (clock_ppb != DS_TOPO_WHOLE) key = ds_hash_mix(key, (uint64_t)clock_ppb);
+    int64_t power_mw = ds_topo_device_power_mw(plan->topo, device);
+    if (power_mw) key = ds_hash_mix(key, (uint64_t)power_mw ^ 1);
     ds_topo_device_shares(plan->topo, device, &compute_ppb, &memory_ppb);
     if (compute_ppb == DS_DEGRADE_WHOLE && memory_ppb == DS_DEGRADE_WHOLE) return key;
     return ds_hash_mix(ds_hash_mix(key, (uint64_t)compute_ppb), (uint64_t)memory_ppb);
@@ -280,7 +287,8 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
                                      .extra_launches = v->extra_launches,
                                      .passes = v->passes};
         DS_TRY(ds_cost_op(&query, b->options->cost_mode, &v->cost, NULL, err));
-        DS_TRY(ds_cost_clock(&query, clock_of(b, device), &v->cost, NULL, err));
+        DS_TRY(
+            ds_cost_clock(&query, clock_of(b, device), power_of(b, device), &v->cost, NULL, err));
         v->ps = v->cost.ps;
     }
     return degrade_variant(b, op, device, v, err);

@@ -3,6 +3,7 @@
  *   forward = true            a node: may traffic pass through (node's default by its kind)
  *   reduce = true             a switch: adds up and multiplies what passes (NVLS, SHARP)
  *   sustained_clock = 0.93    a device: which part of its boost clock it keeps under load
+ *   power_cap = 500           a device: its power limit, in W
  *   efficiency = 0.92         a link: which part of its bandwidth transfers get
  *   cap = 12 GB/s             a link: most that one message gets of it, whatever else is free */
 #include "ir/base/units.h"
@@ -29,9 +30,27 @@ static ds_status sustained_clock(const ds_env *env, const ds_attr *attr, ds_topo
     return DS_OK;
 }
 
+/* Watts, in mW. */
+static ds_status power_cap(const ds_env *env, const ds_attr *attr, ds_topo_node *node,
+                           ds_error *err) {
+    double watts;
+    if (attr->kind != DS_ATTR_EXPR)
+        return ds_error_set(err, DS_ERR_TYPE, attr->loc,
+                            "`power_cap` of `%s` must be a number of watts, such as 500",
+                            node->decl->name);
+    DS_TRY(ds_expr_eval_real(env, attr->expr, attr->loc, &watts, err));
+    if (!(watts >= 1 && watts <= 1e6))
+        return ds_error_set(err, DS_ERR_VALUE, attr->loc,
+                            "`power_cap` of `%s` is %g: it is the power limit in watts, from 1 to "
+                            "1,000,000",
+                            node->decl->name, watts);
+    node->power_mw = (int64_t)(watts * 1000 + 0.5);
+    return DS_OK;
+}
+
 static const char *known_attrs(ds_node_kind kind) {
     if (kind == DS_NODE_SWITCH) return "; there are `forward` and `reduce`";
-    if (kind == DS_NODE_DEVICE) return "; there are `forward` and `sustained_clock`";
+    if (kind == DS_NODE_DEVICE) return "; there are `forward`, `sustained_clock` and `power_cap`";
     return kind == DS_NODE_INSTANCE ? "" : "; there is `forward`";
 }
 
@@ -46,6 +65,10 @@ ds_status ds_topo_node_attrs(const ds_env *env, ds_topo_node *node, ds_error *er
         bool reduce = strcmp(attr->name, "reduce") == 0 && decl->kind == DS_NODE_SWITCH;
         if (strcmp(attr->name, "sustained_clock") == 0 && decl->kind == DS_NODE_DEVICE) {
             DS_TRY(sustained_clock(env, attr, node, err));
+            continue;
+        }
+        if (strcmp(attr->name, "power_cap") == 0 && decl->kind == DS_NODE_DEVICE) {
+            DS_TRY(power_cap(env, attr, node, err));
             continue;
         }
         if (!forward && !reduce)

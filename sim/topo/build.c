@@ -415,6 +415,7 @@ static void lay_out(layout *l, const ds_topo_template *t, uint32_t link_base) {
             if (node->decl->kind == DS_NODE_DEVICE) {
                 topo->device_type[l->device] = node->decl->type_name;
                 topo->clock_ppb[l->device] = node->clock_ppb;
+                topo->power_mw[l->device] = node->power_mw;
                 topo->device_vertex[l->device++] = l->vertex;
             }
             l->vertex++;
@@ -428,6 +429,7 @@ static void flatten(ds_topo *topo) {
     topo->device_vertex = DS_NEW_N(&topo->arena, uint32_t, root->n_devices + 1);
     topo->device_type = DS_NEW_N(&topo->arena, const char *, root->n_devices + 1);
     topo->clock_ppb = DS_NEW_N(&topo->arena, int64_t, root->n_devices + 1);
+    topo->power_mw = DS_NEW_N(&topo->arena, int64_t, root->n_devices + 1);
     layout l = {.topo = topo};
     lay_out(&l, root, 0);
 }

@@ -21,6 +21,8 @@ static uint64_t find_hash(const ds_topo *topo) {
         if (type != last && type) hash = ds_hash_mix(hash, ds_hash_bytes(type, strlen(type)) ^ d);
         if (topo->clock_ppb[d] != DS_TOPO_WHOLE)
             hash = ds_hash_mix(hash, (uint64_t)topo->clock_ppb[d] ^ (uint64_t)d << 32);
+        if (topo->power_mw[d])
+            hash = ds_hash_mix(hash, (uint64_t)topo->power_mw[d] ^ (uint64_t)d << 32 ^ 1);
         last = type;
     }
     return hash;

@@ -32,6 +32,10 @@ const char *ds_topo_device_type(const ds_topo *topo, uint32_t device);
  * unless said. */
 #define DS_TOPO_WHOLE INT64_C(1000000000)
 int64_t ds_topo_device_clock(const ds_topo *topo, uint32_t device);
+/* `power_cap`: the device's power limit, in mW; 0 unless said. */
+int64_t ds_topo_device_power_mw(const ds_topo *topo, uint32_t device);
+/* Have all devices one clock and one power cap? O(devices). */
+bool ds_topo_one_clock(const ds_topo *topo);
 /* A line for each part that devices keep, under `title`, and the member "sustained_clock" of an
  * object: the devices' parts, by type; nothing where all are whole. */
 void ds_topo_list_clocks(const ds_topo *topo, const char *title, ds_buf *out);

@@ -32,6 +32,7 @@ typedef struct ds_topo_node {
     uint32_t first_vertex, first_device, first_link; /* local numbers of element 0 */
     bool forwards, reduces;
     int64_t clock_ppb; /* of a device: the sustained part of its boost clock, in 10^-9 */
+    int64_t power_mw;  /* of a device: its power cap; 0: not said */
 } ds_topo_node;
 
 /* What a vertex is, in one byte. */
@@ -70,6 +71,7 @@ struct ds_topo {
     uint32_t *device_vertex;      /* [n_devices] */
     const char **device_type;     /* [n_devices] */
     int64_t *clock_ppb;           /* [n_devices] */
+    int64_t *power_mw;            /* [n_devices] */
     ds_map paths;                 /* vertex → its path, once it was asked for */
     pthread_mutex_t paths_mutex;  /* over `paths`: runs of several threads may fail at once */
     struct ds_symmetry *symmetry; /* symmetry.c; NULL: not asked for yet */

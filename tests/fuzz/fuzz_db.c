@@ -52,6 +52,7 @@ static const char *const tables[] = {"meta",
                                      "efficiency_fit",
                                      "gemm_fit",
                                      "device_memory",
+                                     "device_clock",
                                      "collective_fit",
                                      "collective_profile",
                                      "collective_protocol"};

@@ -199,6 +199,9 @@ static void write_image(void) {
 
 static void set_up(void) {
     cost_tree_init(&tree);
+    cost_tree_put(
+        &tree, "catalogue/clocks.csv",
+        "device,power_w,sustained,busy,basis,source\nBox-1,100,0.9,0.5,assumed: a test,s\n");
     cost_tree_put(&tree, "catalogue/memory.csv",
                   "device,what,mib,basis,source\nb1,context,1.5,measured: here,s\n");
     cost_tree_put(&tree, "p/ops.csv",
@@ -274,10 +277,18 @@ static bool is_left_out(const char *table, const char *column) {
 
 /* Every column of the schema that holds a number. */
 Test(limits_db, every_number_is_in_its_range) {
-    static const char *const tables[] = {
-        "device",         "device_peak",         "device_memory", "profile",
-        "op_profile",     "efficiency_fit",      "gemm_fit",      "collective_profile",
-        "collective_fit", "collective_protocol", "link_kind"};
+    static const char *const tables[] = {"device",
+                                         "device_peak",
+                                         "device_memory",
+                                         "profile",
+                                         "device_clock",
+                                         "op_profile",
+                                         "efficiency_fit",
+                                         "gemm_fit",
+                                         "collective_profile",
+                                         "collective_fit",
+                                         "collective_protocol",
+                                         "link_kind"};
     char columns[256][2][40];
     uint32_t n = 0, table_of[256];
     sqlite3 *db;
@@ -310,7 +321,7 @@ Test(limits_db, every_number_is_in_its_range) {
             expect_refused(table, column, "-1e-300");
         }
     }
-    cr_expect_eq(n_checked, 78, "%u", n_checked);
+    cr_expect_eq(n_checked, 81, "%u", n_checked);
 }
 
 /* An infinite fit made a time of "-nan s". */

@@ -257,6 +257,25 @@ Test(clock, multiplies_peaks_of_compute_alone) {
                  2 * slow);
 }
 
+/* 0.96 (((300 - 80)/(400 - 80)) 0.83)^(1/3) = 0.79626 of the clock, at the data sheet's peak; what
+ * memory bounds keeps its time. */
+Test(clock, falls_under_a_power_cap) {
+    double whole = (double)step_of(CLOCKED("") PRODUCT RUN_IT, "");
+    double capped = (double)step_of(CLOCKED(" {power_cap = 300}") PRODUCT RUN_IT, "");
+    cr_expect_float_eq(capped / whole, 1 / 0.79625987, 1e-5);
+    cr_expect_eq(step_of(CLOCKED(" {power_cap = 300}") SMALL_SUM RUN_IT, ""),
+                 step_of(CLOCKED("") SMALL_SUM RUN_IT, ""));
+    /* unlike caps are unlike devices */
+    sim_case c;
+    run(&c,
+        "dir 1\ntopology @box {\n  device a[3] : \"A100-SXM4-80GB\"\n"
+        "  device b : \"A100-SXM4-80GB\" {power_cap = 300}\n}\n"
+        "mesh @m = [dp = 4] on @box\n" PRODUCT RUN_IT,
+        "", false);
+    cr_expect_eq(c.result->plan->n_classes, 2);
+    sim_free(&c);
+}
+
 /* Two declarations of one kind with unlike clocks are unlike devices: the slower one ends last. */
 Test(clock, devices_of_unlike_clocks_are_unlike) {
     const char *text = "dir 1\ntopology @box {\n  device a[3] : \"A100-SXM4-80GB\"\n"
@@ -289,6 +308,9 @@ Test(clock, what_it_cannot_be) {
         {"device gpu : \"X\" {sustained_clock = 0}", "`sustained_clock` of `gpu` is 0"},
         {"device gpu : \"X\" {sustained_clock = true}", "must be a number"},
         {"device gpu : \"X\"\n  switch s {sustained_clock = 0.5}", "is not an attribute"},
+        {"device gpu : \"X\" {power_cap = 0}", "`power_cap` of `gpu` is 0"},
+        {"device gpu : \"X\" {power_cap = true}", "must be a number of watts"},
+        {"device gpu : \"X\"\n  switch s {power_cap = 500}", "is not an attribute"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[256];

@@ -10,6 +10,7 @@
 static const char *const files[] = {"schema.sql",
                                     "catalogue/sources.csv",
                                     "catalogue/memory.csv",
+                                    "catalogue/clocks.csv",
                                     "catalogue/devices.csv",
                                     "catalogue/links.csv",
                                     "p/profile.csv",
