@@ -230,10 +230,8 @@ static ds_status insert_row(builder *b, const table *t, const ds_csv *csv, const
     return t->after ? t->after(b, csv, row, id) : DS_OK;
 }
 
-#define MAX_COLUMNS 32
-
 static ds_status import_rows(builder *b, const table *t, const ds_csv *csv) {
-    uint32_t index[MAX_COLUMNS];
+    uint32_t *index = DS_NEW_N(&b->arena, uint32_t, t->n_columns);
     sqlite3_stmt *stmt = NULL;
     DS_TRY(check_columns(b, csv, t, index));
     b->table = t->name;

@@ -59,7 +59,7 @@ static void add_attention(measured_row *row, ds_dtype dtype, const heads *h) {
     w->seq_kv = h->seq_kv;
     w->head_dim = h->d;
     w->causal = h->causal;
-    w->windowed = h->window && h->window < h->seq_kv;
+    w->window = h->window < h->seq_kv ? h->window : 0;
     int64_t products = h->backward ? 3 * h->d + 2 * h->e : h->d + h->e;
     w->flop = TIMES(h->batch, h->heads, pairs_doubled(h), products);
     if (h->backward) {
