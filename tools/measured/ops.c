@@ -214,8 +214,8 @@ static const memory_op memory_ops[] = {
     {"silu_mul", "silu_mul", NULL, 2, 3},
     {"rope", "rotary", "rotary", 1, 2},
     {"embedding", "embedding", NULL, 1, 2},
-    {"quant_fp8_static", "cast", NULL, 2, 3},
-    {"fp8_amax", "reduce_max", NULL, 1, 1},
+    {"quant_fp8_static", "convert", NULL, 2, 3},
+    {"fp8_amax", "amax", NULL, 1, 1},
 };
 
 static const memory_op *memory_op_of(const char *name) {
@@ -225,6 +225,17 @@ static const memory_op *memory_op_of(const char *name) {
         if (strlen(memory_ops[i].name) == n && strncmp(name, memory_ops[i].name, n) == 0)
             return &memory_ops[i];
     return NULL;
+}
+
+/* Whose kernels a backend has; those of inference engines are of no training framework. */
+static ds_kernels kernels_of(const char *backend) {
+    static const struct {
+        const char *backend, *kernels;
+    } known[] = {{"pytorch", "eager"}, {"torch_compile", "compiled"}, {"cudnn", "fused"}};
+    ds_kernels kernels = DS_KERNELS_ANY;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(backend, known[i].backend) == 0) ds_kernels_parse(known[i].kernels, &kernels);
+    return kernels;
 }
 
 ds_status measured_read_memory(const measured_reader *r, measured_row *row) {
@@ -250,6 +261,7 @@ ds_status measured_read_memory(const measured_reader *r, measured_row *row) {
     int64_t all = (int64_t)bytes, read = back ? all / 3 * 2 : all / op->of * op->read;
     measured_part_bytes(row, mnemonic, dtype, (int64_t[]){read, all - read},
                         (int64_t[]){rows, cols});
+    if (row->n_parts) row->parts[row->n_parts - 1].kernels = kernels_of(row->kernel);
     return DS_OK;
 }
 

@@ -22,7 +22,8 @@ ds_status measured_price(const ds_profiles *profiles, uint32_t profile, ds_cost_
                                .kind = row->kind,
                                .profile = profile,
                                .op = part->op,
-                               .work = &part->work};
+                               .work = &part->work,
+                               .kernels = part->kernels};
         ds_cost cost;
         ds_status status = ds_cost_op(&query, mode, &cost, NULL, err);
         if (status == DS_ERR_COST) {
