@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -56,6 +57,17 @@ static void put_gpu(const char *gpu, ds_buf *out) {
     ds_buf_put_quoted(out, name);
 }
 
+/* A power limit that the notes state, as in "500 W, 96 GB HBM2e cards"; 0: none. */
+static int power_cap(const val_row *r) {
+    for (const char *at = r->notes; (at = strstr(at, " W")); at++) {
+        const char *digit = at;
+        while (digit > r->notes && digit[-1] >= '0' && digit[-1] <= '9') digit--;
+        bool word = (at[2] >= 'a' && at[2] <= 'z') || (at[2] >= 'A' && at[2] <= 'Z');
+        if (digit < at && at - digit < 5 && !word) return atoi(digit);
+    }
+    return 0;
+}
+
 /* GPUs on NVLink; NICs at the testbed's rate, shared by neighbours
  * where there are fewer of them than GPUs; one switch without blocking between the nodes. */
 static void put_topology(const val_row *r, const val_testbed *t, const char *gpu, ds_buf *out) {
@@ -63,6 +75,7 @@ static void put_topology(const val_row *r, const val_testbed *t, const char *gpu
     while (each % nics) nics--;
     ds_buf_printf(out, "topology @node {\n  device gpu[%" PRId64 "] : ", each);
     put_gpu(gpu, out);
+    if (power_cap(r)) ds_buf_printf(out, " {power_cap = %d}", power_cap(r));
     ds_buf_printf(out,
                   "\n  switch nvswitch\n  nic nic[%" PRId64
                   "]\n  link gpu[i] -- nvswitch : %" PRId64 " GB/s, 235 ns for i in 0..%" PRId64
