@@ -67,6 +67,15 @@ CREATE TABLE device_clock (
     source    INTEGER NOT NULL REFERENCES source (id)
 ) STRICT;
 
+-- A device kind without published operations takes the generic profile of a relative, scaled by
+-- peaks and bandwidth (sim/cost/relatives.c).
+CREATE TABLE device_relative (
+    device   INTEGER PRIMARY KEY REFERENCES device (id),
+    relative INTEGER NOT NULL REFERENCES device (id),
+    basis    TEXT NOT NULL CHECK (basis <> ''),
+    source   INTEGER NOT NULL REFERENCES source (id)
+) STRICT;
+
 CREATE TABLE link_kind (
     name        TEXT PRIMARY KEY COLLATE NOCASE,
     bytes_per_s INTEGER NOT NULL CHECK (bytes_per_s > 0), -- one direction, per device or port

@@ -51,6 +51,7 @@ typedef struct ds_device_kind {
     double peak_flop_per_s[DS_DTYPE_COUNT]; /* dense; 0: not known */
     ds_reserved_memory reserved;
     ds_device_clock clock;
+    uint32_t lender; /* 1 + the kind whose generic profile this kind borrows; 0: none */
     const char *source;
 } ds_device_kind;
 
@@ -92,7 +93,8 @@ uint32_t ds_profiles_default(const ds_profiles *profiles, uint32_t kind);
 /* Is `name` the word for the generic profile of each device kind ("generic")? */
 bool ds_profiles_means_generic(const char *name);
 /* The generic profile of the kind, whose constants are fits to published tables of single
- * operations and belong to no testbed; 0: the kind has none. */
+ * operations and belong to no testbed, or those of a relative, scaled (relatives.c); 0: the kind
+ * has none. */
 uint32_t ds_profiles_generic(const ds_profiles *profiles, uint32_t kind);
 bool ds_profile_is_generic(const ds_profiles *profiles, uint32_t profile);
 uint32_t ds_profile_kind(const ds_profiles *profiles, uint32_t profile);

@@ -370,6 +370,15 @@ static const column clock_columns[] = {
 static const table device_clock = {"clocks.csv",  "device_clock",       false,
                                    clock_columns, COUNT(clock_columns), NULL};
 
+static const column relative_columns[] = {
+    {"device", "device", CELL_DEVICE, false, 0},
+    {"relative", "relative", CELL_DEVICE, false, 0},
+    {"basis", "basis", CELL_KEY, false, 0},
+    {"source", "source", CELL_SOURCE, false, 0},
+};
+static const table device_relative = {"relatives.csv",  "device_relative",       false,
+                                      relative_columns, COUNT(relative_columns), NULL};
+
 /* The row's cell; "": the file has no such column. */
 static const char *cell_of(const ds_csv *csv, const ds_csv_row *row, const char *name) {
     uint32_t at = ds_csv_find(csv, name);
@@ -603,6 +612,7 @@ static ds_status import_catalogue(builder *b) {
     DS_TRY(import(b, "catalogue", &devices, true));
     DS_TRY(import(b, "catalogue", &device_memory, false));
     DS_TRY(import(b, "catalogue", &device_clock, false));
+    DS_TRY(import(b, "catalogue", &device_relative, false));
     return import(b, "catalogue", &links, true);
 }
 

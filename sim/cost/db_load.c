@@ -218,6 +218,15 @@ static ds_status take_clock(loader *l, sqlite3_stmt *row) {
     return DS_OK;
 }
 
+static ds_status take_relative(loader *l, sqlite3_stmt *row) {
+    uint32_t kind, relative;
+    DS_TRY(reference(l, row, 0, "device", l->p->kinds.n, &kind));
+    DS_TRY(reference(l, row, 1, "device", l->p->kinds.n, &relative));
+    if (kind == relative) return fail(l, "a device that is its own relative");
+    l->p->kinds.at[kind].lender = relative + 1;
+    return DS_OK;
+}
+
 static ds_status take_profile(loader *l, sqlite3_stmt *row) {
     ds_profile profile = {.name = text_at(l, row, 1),
                           .issue_ps = sqlite3_column_int64(row, 3),
@@ -589,6 +598,8 @@ static ds_status load_tables(loader *l) {
     DS_TRY(each(l, "device_memory", "SELECT device, what, bytes FROM device_memory", take_memory));
     DS_TRY(each(l, "device_clock", "SELECT device, power_mw, sustained, busy FROM device_clock",
                 take_clock));
+    DS_TRY(
+        each(l, "device_relative", "SELECT device, relative FROM device_relative", take_relative));
     DS_TRY(each(l, "profile",
                 "SELECT id, name, device, issue_ps, software, source, interference, ratio_p05,"
                 " ratio_p95, is_default, framework, steps, step_error, steps_split, is_generic,"
@@ -686,6 +697,7 @@ ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err) {
     }
     merge_ops(p);
     merge_collectives(p);
+    ds_cost__borrow(p);
     *out = p;
     return DS_OK;
 }

@@ -146,6 +146,9 @@ struct ds_profiles {
     DS_VEC(ds_protocol) protocols; /* sorted by profile, collective, link, name */
 };
 
+/* relatives.c: generic profiles of kinds without published operations. O(fits of the lenders). */
+void ds_cost__borrow(ds_profiles *p);
+
 /* ranges.c: what a number of the database may be. */
 typedef struct ds_cost_range {
     const char *table, *column;

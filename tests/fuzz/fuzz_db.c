@@ -53,6 +53,7 @@ static const char *const tables[] = {"meta",
                                      "gemm_fit",
                                      "device_memory",
                                      "device_clock",
+                                     "device_relative",
                                      "collective_fit",
                                      "collective_profile",
                                      "collective_protocol"};

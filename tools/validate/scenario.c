@@ -74,7 +74,8 @@ static void put_topology(const val_row *r, const val_testbed *t, const char *gpu
     int64_t each = r->gpus_per_node, nics = t->nics && t->nics < each ? t->nics : each;
     while (each % nics) nics--;
     ds_buf_printf(out, "topology @node {\n  device gpu[%" PRId64 "] : ", each);
-    put_gpu(gpu, out);
+    bool hbm2e = strncmp(gpu, "H100", 4) == 0 && strstr(r->notes, "96 GB HBM2e");
+    put_gpu(hbm2e ? "H100-96GB" : gpu, out); /* the card of which the notes tell */
     if (power_cap(r)) ds_buf_printf(out, " {power_cap = %d}", power_cap(r));
     ds_buf_printf(out,
                   "\n  switch nvswitch\n  nic nic[%" PRId64

@@ -1,0 +1,140 @@
+/* Generic profiles of devices that nobody has published operations of.
+ *
+ * Such a kind takes the fits of the relative that the catalogue names (catalogue/relatives.csv). A
+ * curve keeps its share of the peak or of the bandwidth and its times a kernel: the reference rate,
+ * and with it the work that a time a kernel is worth, grow with the quotient of the kinds' peaks of
+ * the dtype, or of their bandwidths. A curve of a dtype for which one of the kinds has no peak is
+ * not lent. Collectives are lent as they are, for they name the links that they are for.
+ *
+ * No row of the kind itself backs this, so the spread of every fit is as much wider as such
+ * transfers were wrong. */
+#include "sim/cost/profiles_internal.h"
+
+#include <ctype.h>
+
+/* Assumed: a device left out of the fits is predicted within 35 % in nine of ten rows. */
+#define TRANSFER 1.35
+
+typedef struct loan {
+    ds_profiles *p;
+    uint32_t from, to; /* profiles */
+    const ds_device_kind *lender, *kind;
+} loan;
+
+static ds_cost_spread widened(ds_cost_spread s) {
+    if (!(s.low > 0)) return (ds_cost_spread){1 / TRANSFER, TRANSFER};
+    return (ds_cost_spread){s.low / TRANSFER, s.high * TRANSFER};
+}
+
+/* 0: one of the kinds does not say. */
+static double peak_ratio(const loan *l, int32_t dtype) {
+    ds_dtype of = dtype == DS_ANY_DTYPE ? DS_BF16 : (ds_dtype)dtype;
+    double theirs = l->lender->peak_flop_per_s[of];
+    return theirs > 0 ? l->kind->peak_flop_per_s[of] / theirs : 0;
+}
+
+static double memory_ratio(const loan *l) {
+    double theirs = (double)l->lender->memory_bytes_per_s;
+    return theirs > 0 ? (double)l->kind->memory_bytes_per_s / theirs : 0;
+}
+
+static const char *basis_of(const loan *l, const char *basis) {
+    return ds_arena_printf(&l->p->arena, "lent by %s: %s", l->lender->name, basis);
+}
+
+static void lend_curves(const loan *l) {
+    ds_profiles *p = l->p;
+    p->profiles.at[l->to].first_fit = p->fits.n;
+    for (uint32_t i = 0, n = p->fits.n; i < n; i++) {
+        ds_fit f = p->fits.at[i];
+        double ratio = f.flop ? peak_ratio(l, f.dtype) : memory_ratio(l);
+        if (f.profile != l->from || !(ratio > 0)) continue;
+        f.profile = l->to;
+        f.reference_per_s *= ratio;
+        f.w_half *= ratio;
+        f.spread = widened(f.spread);
+        f.basis = basis_of(l, f.basis);
+        DS_PUSH(&p->arena, &p->fits, f);
+    }
+    p->profiles.at[l->to].end_fit = p->fits.n;
+}
+
+static void lend_products(const loan *l) {
+    ds_profiles *p = l->p;
+    for (uint32_t i = 0, n = p->gemms.n; i < n; i++) {
+        ds_gemm_fit f = p->gemms.at[i];
+        double ratio = peak_ratio(l, (int32_t)f.dtype);
+        if (f.profile != l->from || !(ratio > 0) || !(memory_ratio(l) > 0)) continue;
+        f.profile = l->to;
+        f.model.flop_per_s *= ratio;
+        f.model.bytes_per_s *= memory_ratio(l);
+        f.spread = widened(f.spread);
+        f.basis = basis_of(l, f.basis);
+        DS_PUSH(&p->arena, &p->gemms, f);
+    }
+    for (uint32_t i = 0, n = p->attentions.n; i < n; i++) {
+        ds_attention_fit f = p->attentions.at[i];
+        double ratio = peak_ratio(l, (int32_t)f.dtype);
+        if (f.profile != l->from || !(ratio > 0) || !(memory_ratio(l) > 0)) continue;
+        f.profile = l->to;
+        f.model.flop_per_s *= ratio;
+        f.model.bytes_per_s *= memory_ratio(l);
+        f.spread = widened(f.spread);
+        f.basis = basis_of(l, f.basis);
+        DS_PUSH(&p->arena, &p->attentions, f);
+    }
+}
+
+/* Profiles are numbered upwards, so what is added at the end stays sorted. */
+static void lend_collectives(const loan *l) {
+    ds_profiles *p = l->p;
+    for (uint32_t i = 0, n = p->coll_rows.n; i < n; i++) {
+        ds_coll_row row = p->coll_rows.at[i];
+        if (row.profile != l->from) continue;
+        row.profile = l->to;
+        DS_PUSH(&p->arena, &p->coll_rows, row);
+    }
+    for (uint32_t i = 0, n = p->coll_fits.n; i < n; i++) {
+        ds_coll_fit f = p->coll_fits.at[i];
+        if (f.profile != l->from) continue;
+        f.profile = l->to;
+        f.spread = widened(f.spread);
+        DS_PUSH(&p->arena, &p->coll_fits, f);
+    }
+    for (uint32_t i = 0, n = p->protocols.n; i < n; i++) {
+        ds_protocol f = p->protocols.at[i];
+        if (f.profile != l->from) continue;
+        f.profile = l->to;
+        f.spread = widened(f.spread);
+        DS_PUSH(&p->arena, &p->protocols, f);
+    }
+}
+
+/* A copy in lower case, for look-ups. */
+static const char *lower(ds_arena *arena, const char *name) {
+    char *copy = ds_arena_strdup(arena, name);
+    for (char *c = copy; *c; c++) *c = (char)tolower((unsigned char)*c);
+    return copy;
+}
+
+void ds_cost__borrow(ds_profiles *p) {
+    uint32_t n = p->profiles.n;
+    for (uint32_t kind = 0; kind < p->kinds.n; kind++) {
+        uint32_t lender = p->kinds.at[kind].lender, from;
+        if (!lender || ds_profiles_generic(p, kind)) continue;
+        from = ds_profiles_generic(p, lender - 1);
+        if (!from || from >= n) continue; /* a loan is not lent */
+        ds_profile profile = p->profiles.at[from];
+        loan l = {p, from, p->profiles.n, &p->kinds.at[lender - 1], &p->kinds.at[kind]};
+        profile.software = ds_arena_printf(
+            &p->arena, "the fits of %s, scaled by peaks and bandwidth", profile.name);
+        profile.name = ds_arena_printf(&p->arena, "%s-generic", l.kind->name);
+        profile.lower = lower(&p->arena, profile.name);
+        profile.kind = kind;
+        profile.is_default = false;
+        DS_PUSH(&p->arena, &p->profiles, profile);
+        lend_curves(&l);
+        lend_products(&l);
+        lend_collectives(&l);
+    }
+}

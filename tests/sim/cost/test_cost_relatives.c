@@ -1,0 +1,85 @@
+/* Generic profiles that a relative lends: a device with twice the peak and half the bandwidth. */
+#include "tests/support/generate/cost_tree.h"
+
+#include <criterion/criterion.h>
+
+static cost_tree tree;
+static ds_profiles *p;
+static uint32_t near;
+
+static void set_up(void) {
+    cost_tree_init(&tree);
+    cost_tree_put(&tree, "catalogue/devices.csv",
+                  "name,aliases,memory_gib,memory_gb_per_s,f32_tflops,f16_tflops,source\n"
+                  "Near,,1,50,,40,s\n"
+                  "Box-1,,1,100,10,20,s\n"
+                  "Far,,1,50,,40,s\n");
+    cost_tree_put(&tree, "catalogue/relatives.csv",
+                  "device,relative,basis,source\nNear,Box-1,a test,s\nFar,Near,a test,s\n");
+    cost_tree_put(&tree, "p/profile.csv",
+                  "name,device,issue_us,generic,software,source\nP,Box-1,2.5,1,by hand,s\n");
+    cost_tree_put(&tree, "p/efficiency.csv",
+                  "op,dtype,resource,reference_giga_per_s,e_max,w_half,w_min,w_max,n,median_error,"
+                  "p90_error,ratio_p05,ratio_p95,basis,source\n"
+                  "gemm,f16,flop,20000,0.5,1000000,1,1000000000000000,9,,,0.9,1.2,rows,s\n"
+                  "gemm,f32,flop,10000,0.5,0,1,1000000000000000,0,,,,,assumed: a test,s\n"
+                  "memory,*,bytes,100,0.8,8000,1,1000000000000000,0,,,,,assumed: a test,s\n");
+    p = cost_tree_load(&tree);
+    cr_assert_eq(ds_profiles_find_kind(p, "Near", DS_NOWHERE, &near, NULL), DS_OK);
+}
+static void tear_down(void) {
+    ds_profiles_free(p);
+    cost_tree_deinit(&tree);
+}
+TestSuite(cost_relatives, .init = set_up, .fini = tear_down);
+
+static ds_status price(const ds_work *work, const char *op, ds_cost *cost, ds_error *err) {
+    ds_cost_query query = {p, near, ds_profiles_generic(p, near), op, work, DS_NOWHERE, 0};
+    return ds_cost_op(&query, DS_COST_FITTED, cost, NULL, err);
+}
+
+Test(cost_relatives, shares_and_times_stay) {
+    ds_work product = {.kind = DS_WORK_GEMM,
+                       .dtype = DS_F16,
+                       .batch = 1,
+                       .m = 64,
+                       .n = 64,
+                       .k = 64,
+                       .flop = 524288};
+    ds_work pass = {.kind = DS_WORK_MEMORY, .dtype = DS_F16, .tokens = 1, .bytes_read = 1000000};
+    ds_cost cost;
+    uint32_t lent = ds_profiles_generic(p, near);
+    cr_assert_neq(lent, 0);
+    cr_expect_str_eq(ds_profile_name(p, lent), "Near-generic");
+    cr_expect_eq(ds_profile_kind(p, lent), near);
+    cr_expect_eq(ds_profile_issue_ps(p, lent), 2500000);
+    /* 0.1 us a kernel, and 2^19 FLOP at 20 a picosecond */
+    cr_assert_eq(price(&product, "matmul", &cost, NULL), DS_OK);
+    cr_expect_eq(cost.ps, 100000 + 26215);
+    cr_expect_float_eq(cost.spread.low, 0.9 / 1.35, 1e-9);
+    cr_expect_float_eq(cost.spread.high, 1.2 * 1.35, 1e-9);
+    /* 0.1 us a kernel, and a megabyte at 40 GB/s */
+    cr_assert_eq(price(&pass, "add", &cost, NULL), DS_OK);
+    cr_expect_eq(cost.ps, 100000 + 25000000);
+    cr_expect_float_eq(cost.spread.high, 1.35, 1e-9);
+}
+
+Test(cost_relatives, no_curve_without_a_peak) {
+    ds_work product = {.kind = DS_WORK_GEMM,
+                       .dtype = DS_F32,
+                       .batch = 1,
+                       .m = 64,
+                       .n = 64,
+                       .k = 64,
+                       .flop = 524288};
+    ds_cost cost;
+    ds_error err = {0};
+    cr_expect_eq(price(&product, "matmul", &cost, &err), DS_ERR_COST);
+}
+
+Test(cost_relatives, a_loan_is_not_lent) {
+    uint32_t far, found;
+    cr_assert_eq(ds_profiles_find_kind(p, "Far", DS_NOWHERE, &far, NULL), DS_OK);
+    cr_expect_eq(ds_profiles_generic(p, far), 0);
+    cr_expect_eq(ds_profiles_find_profile(p, "near-generic", DS_NOWHERE, &found, NULL), DS_OK);
+}
