@@ -11,7 +11,8 @@
  *
  * A row with n = 0 and "borrowed: PROFILE" as its basis has PROFILE's share of the bandwidth and
  * PROFILE's times, at the bandwidth of its own device; "as OP" or "as OP, KERNELS" has the constants
- * of another row of the file. Rows of split val are not looked at. */
+ * of another row of the file. Both, and the curve of all ops, have the errors that rows of
+ * seven devices show when curves of another device predict them (cost_profiles/FITTING.md). Rows of split val are not looked at. */
 #include "sim/cost/fit/fit.h"
 #include "tools/fit/fit.h"
 
@@ -220,6 +221,17 @@ static ds_status put_errors(job *j, uint32_t row, uint32_t n, const ds_fit_error
     return DS_OK;
 }
 
+/* Rows that no row of the device backs: errors of transfers. */
+static ds_status put_transfer(job *j, uint32_t row) {
+    static const ds_fit_errors errors = {.median = 0.073, .p90 = 0.326};
+    static const double ratios[5] = {0.72, 0.92, 0.99, 1.07, 1.36};
+    const char *op, *basis;
+    DS_TRY(fit_cell(&j->curves, row, "op", &op, j->err));
+    DS_TRY(fit_cell(&j->curves, row, "basis", &basis, j->err));
+    bool lent = begins(basis, "borrowed: ") || begins(basis, "as ") || strcmp(op, "memory") == 0;
+    return lent ? put_errors(j, row, 0, &errors, ratios) : DS_OK;
+}
+
 /* A constant of the file is off if the time of a middling op is: constants trade against each
  * other. */
 static void compare(job *j, uint32_t row, const curve *found, const point *points, uint32_t n) {
@@ -361,6 +373,7 @@ static ds_status fit_rows(job *j, const char *folder) {
         if (status == DS_OK && f) status = fit_row(j, i, f, points);
     }
     free(points);
+    for (uint32_t i = 0; i < j->curves.rows.n && status == DS_OK; i++) status = put_transfer(j, i);
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t i = 0; i < j->curves.rows.n && status == DS_OK; i++) {
             const char *basis;
