@@ -66,10 +66,10 @@ bool ds_kernel_stack_parse(const char *word, ds_kernel_stack *out) {
     return false;
 }
 
-static bool has_word(const char *list, const char *word) {
+static bool has_word(const char *among, const char *word) {
     size_t n = strlen(word);
-    for (const char *at = list; (at = strstr(at, word)); at += n)
-        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
+    for (const char *at = among; (at = strstr(at, word)); at += n)
+        if ((at == among || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
     return false;
 }
 

@@ -87,7 +87,7 @@ int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile) {
 }
 
 int64_t ds_profile_kernels_issue_ps(const ds_profiles *profiles, uint32_t profile,
-                                    ds_kernels kernels) {
+                                    ds_kernel_stack kernels) {
     if (kernels != DS_KERNELS_COMPILED || !ds_profiles_has(profiles, DS_TERM_LAUNCH))
         return ds_profile_issue_ps(profiles, profile);
     return profiles->profiles.at[profile].issue_compiled_ps;

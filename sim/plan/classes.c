@@ -253,8 +253,10 @@ static void number_classes(ds_plan *plan, const colours *of, const bool *used, b
                 ((ds_class){.device = d,
                             .kind = plan->kind_of[d],
                             .profile = plan->profile_of[d],
-                            .issue_ps = ds_profile_kernels_issue_ps(
-                                plan->profiles, plan->profile_of[d], plan->kernels),
+                            .issue_ps = plan->cuda_graphs ? 0
+                                                          : ds_profile_kernels_issue_ps(
+                                                                plan->profiles, plan->profile_of[d],
+                                                                plan->kernels),
                             .slow_q32 = ds_profile_slow_q32(plan->profiles, plan->profile_of[d])}));
         }
         plan->class_of[d] = c;

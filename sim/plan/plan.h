@@ -309,6 +309,7 @@ typedef struct ds_plan {
     bool per_rank;
     ds_cost_mode cost_mode;
     ds_kernel_stack kernels; /* of the framework's stack */
+    bool cuda_graphs;        /* the host issues nothing */
     int64_t samples;         /* per step, for throughput; 0: not stated */
     const char *title;
     bool unfolded;     /* every device is a class of its own */

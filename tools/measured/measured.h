@@ -30,7 +30,7 @@ const char *measured_table_name(measured_table table);
 typedef struct measured_part {
     const char *op; /* the mnemonic; of fused ops a name that no op of the language has */
     ds_work work;
-    ds_kernels kernels; /* whose kernel ran */
+    ds_kernel_stack kernels; /* whose kernel ran */
 } measured_part;
 
 /* An exchange over links, of collectives and dispatch. */

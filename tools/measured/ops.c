@@ -228,13 +228,13 @@ static const memory_op *memory_op_of(const char *name) {
 }
 
 /* Whose kernels a backend has; those of inference engines are of no training framework. */
-static ds_kernels kernels_of(const char *backend) {
+static ds_kernel_stack kernels_of(const char *backend) {
     static const struct {
         const char *backend, *kernels;
     } known[] = {{"pytorch", "eager"}, {"torch_compile", "compiled"}, {"cudnn", "fused"}};
-    ds_kernels kernels = DS_KERNELS_ANY;
+    ds_kernel_stack kernels = DS_KERNELS_OPS;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(backend, known[i].backend) == 0) ds_kernels_parse(known[i].kernels, &kernels);
+        if (strcmp(backend, known[i].backend) == 0) ds_kernel_stack_parse(known[i].kernels, &kernels);
     return kernels;
 }
 

@@ -126,6 +126,21 @@ Test(engine, the_host_issues_tasks_one_by_one) {
     sim_free(&c);
 }
 
+/* A recorded graph of kernels: nothing is issued one by one. */
+Test(engine, the_host_issues_no_task_of_a_graph) {
+    sim_case c;
+    run(&c,
+        "%x: f32[8] on @m) {\n"
+        "  %y = for l in 0..5 carry (%h = %x) {\n    %a = relu(%h) {cost = 1 us}\n    yield %a\n  "
+        "}\n"
+        "  return\n}",
+        ", profile = \"V100-PCIE-16GB\", cuda_graphs = true");
+    cr_assert_eq(c.status, DS_OK);
+    cr_expect_eq(c.result->plan->classes[0].issue_ps, 0);
+    cr_expect_eq(c.result->run.step_ps, 5 * US);
+    sim_free(&c);
+}
+
 /* a 0 to 3, b 3 to 7: the permute of a starts at 3, after b at 7. */
 Test(engine, after_holds_a_communication_back) {
     cr_expect_eq(step("%x: f32[8] on @m) {\n  %a = relu(%x) {cost = 3 us}\n"
