@@ -98,7 +98,32 @@ ds_status ds_knobs__read_order(const ds_binding *binding, const ds_knob *knob, v
                         "strategy: order = \"%s\" must name each of pp, dp, cp and tp once", text);
 }
 
-/* A word, "every:K", or a list of paths. */
+/* The bit of a module of a layer; 0: the word is none. */
+static uint32_t module_bit(const char *word) {
+#define DS_X(name, text, bit)                                                                      \
+    if (strcmp(word, text) == 0) return bit;
+    DS_RECOMPUTE_MODULE_MAP(DS_X)
+#undef DS_X
+    return 0;
+}
+
+/* Modules and paths of a list; a word alone is a list of one module. */
+static ds_status read_recompute_list(const ds_binding *binding, const ds_knob *knob,
+                                     ds_strategy *out, ds_error *err) {
+    uint32_t n = ds_scenario_text_count(binding->unit, "strategy", knob->name);
+    out->recompute_ops = DS_NEW_N(&binding->unit->arena, const char *, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *item;
+        DS_TRY(ds_scenario_text_at(binding, "strategy", knob->name, i, &item, err));
+        uint32_t bit = module_bit(item);
+        out->recompute_modules |= bit;
+        if (!bit) out->recompute_ops[out->n_recompute_ops++] = item;
+    }
+    out->recompute = n ? DS_RECOMPUTE_OPS : DS_RECOMPUTE_NONE;
+    return DS_OK;
+}
+
+/* A word, "every:K", or a list of paths and modules. */
 ds_status ds_knobs__read_recompute(const ds_binding *binding, const ds_knob *knob, void *record,
                                    ds_error *err) {
     static const char *const words[] = {"none", "selective", "full"};
@@ -106,17 +131,13 @@ ds_status ds_knobs__read_recompute(const ds_binding *binding, const ds_knob *kno
     const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", knob->name);
     const char *text = NULL;
     if (!attr) return DS_OK;
-    if (attr->kind == DS_ATTR_LIST) {
-        out->n_recompute_ops = ds_scenario_text_count(binding->unit, "strategy", knob->name);
-        out->recompute_ops =
-            DS_NEW_N(&binding->unit->arena, const char *, out->n_recompute_ops + 1);
-        for (uint32_t i = 0; i < out->n_recompute_ops; i++)
-            DS_TRY(ds_scenario_text_at(binding, "strategy", knob->name, i, &out->recompute_ops[i],
-                                       err));
-        out->recompute = out->n_recompute_ops ? DS_RECOMPUTE_OPS : DS_RECOMPUTE_NONE;
+    if (attr->kind == DS_ATTR_LIST) return read_recompute_list(binding, knob, out, err);
+    DS_TRY(ds_scenario_text(binding, "strategy", knob->name, &text, err));
+    out->recompute_modules = module_bit(text);
+    if (out->recompute_modules) {
+        out->recompute = DS_RECOMPUTE_OPS;
         return DS_OK;
     }
-    DS_TRY(ds_scenario_text(binding, "strategy", knob->name, &text, err));
     uint32_t word = word_index(text, words, 3);
     out->recompute = word < 3 ? (ds_recompute)word : DS_RECOMPUTE_EVERY;
     if (word < 3) return DS_OK;
@@ -126,7 +147,8 @@ ds_status ds_knobs__read_recompute(const ds_binding *binding, const ds_knob *kno
     if (out->recompute_every > 0 && errno == 0 && *end == '\0') return DS_OK;
     return ds_error_set(err, DS_ERR_VALUE, attr->loc,
                         "strategy: recompute = \"%s\"; it is none, selective, full, \"every:K\" "
-                        "with K >= 1 layers, or a list of paths of operations",
+                        "with K >= 1 layers, or a list of modules (layernorm, moe_act, …) and "
+                        "paths of operations",
                         text);
 }
 

@@ -25,8 +25,25 @@ typedef enum ds_recompute {
     DS_RECOMPUTE_SELECTIVE, /* the core of attention: scores, softmax, its dropout */
     DS_RECOMPUTE_FULL,      /* turns of loops, and calls outside of loops */
     DS_RECOMPUTE_EVERY,     /* blocks of recompute_every turns of loops at once */
-    DS_RECOMPUTE_OPS        /* the results of the operations that recompute_ops name */
+    DS_RECOMPUTE_OPS        /* the operations of recompute_ops and of recompute_modules */
 } ds_recompute;
+
+/* Modules of a layer that a list of `recompute` names: bits of ds_strategy.recompute_modules. The
+ * words are Megatron-LM's (--recompute-modules); selective_op is torchtitan's "op". */
+#define DS_RECOMPUTE_MODULE_MAP(X)                                                                 \
+    X(CORE_ATTN, "core_attn", 1)                                                                   \
+    X(LAYERNORM, "layernorm", 2)                                                                   \
+    X(MLA_UP_PROJ, "mla_up_proj", 4)                                                               \
+    X(MOE_ACT, "moe_act", 8)                                                                       \
+    X(MLP, "mlp", 16)                                                                              \
+    X(SHARED_EXPERTS, "shared_experts", 32)                                                        \
+    X(MOE, "moe", 64)                                                                              \
+    X(SELECTIVE_OP, "selective_op", 128)
+enum {
+#define DS_X(name, word, bit) DS_RECOMPUTE_##name = bit,
+    DS_RECOMPUTE_MODULE_MAP(DS_X)
+#undef DS_X
+};
 
 /* What is kept in the memory of hosts: bits of ds_strategy.offload. */
 enum { DS_OFFLOAD_ACTIVATIONS = 1, DS_OFFLOAD_OPTIMIZER = 2, DS_OFFLOAD_WEIGHTS = 4 };
@@ -101,6 +118,7 @@ typedef struct ds_strategy {
     int64_t recompute_every;    /* ≥ 1 */
     const char **recompute_ops; /* paths (path.h) */
     uint32_t n_recompute_ops;
+    uint32_t recompute_modules;
 } ds_strategy;
 
 /* Are experts split over tp's devices too (sp, ep = dp cp tp), and so not themselves by tp? */

@@ -40,12 +40,27 @@ static void put_shares(const ds_strategy *s, ds_buf *out) {
     if (s->dp_shares_by_time) ds_buf_put(out, s->dp_shares ? " by time" : ", equal parts by time");
 }
 
+/* "layernorm + moe_act + 2 ops" */
+static void put_recompute_list(const ds_strategy *s, ds_buf *out) {
+    const char *gap = "";
+#define DS_X(name, word, bit)                                                                      \
+    if (s->recompute_modules & bit) {                                                              \
+        ds_buf_printf(out, "%s%s", gap, word);                                                     \
+        gap = " + ";                                                                               \
+    }
+    DS_RECOMPUTE_MODULE_MAP(DS_X)
+#undef DS_X
+    if (!s->recompute_modules || s->n_recompute_ops)
+        ds_buf_printf(out, "%s%u op%s", gap, s->n_recompute_ops,
+                      s->n_recompute_ops == 1 ? "" : "s");
+}
+
 void ds_report__recompute(const ds_strategy *s, ds_buf *out) {
     static const char *const words[] = {"none", "selective", "full"};
     if (s->recompute == DS_RECOMPUTE_EVERY)
         ds_buf_printf(out, "every:%lld", (long long)s->recompute_every);
     else if (s->recompute == DS_RECOMPUTE_OPS)
-        ds_buf_printf(out, "%u op%s", s->n_recompute_ops, s->n_recompute_ops == 1 ? "" : "s");
+        put_recompute_list(s, out);
     else
         ds_buf_put(out, words[s->recompute]);
 }

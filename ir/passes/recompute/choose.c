@@ -7,7 +7,8 @@
  *              results the backward pass does not use, as in torch.utils.checkpoint and Megatron.
  *   selective  the core of attention: the fused op; or, written out, the ops from the product of
  *              two activations to a softmax, the softmax, and its dropout.
- *   paths      the ops that match, each only if its results are needed. */
+ *   paths      the ops that match, each only if its results are needed; modules of a layer
+ *              (modules.c). */
 #include "ir/passes/build/path.h"
 #include "ir/passes/recompute/internal.h"
 
@@ -101,8 +102,7 @@ static bool is_product(const ds_again_op *info) {
     return code == DS_OP_EINSUM || code == DS_OP_MATMUL;
 }
 
-/* A weight, or a cast of one. */
-static bool is_weight(const ds_again *a, ds_value value) {
+bool ds_again__is_weight(const ds_again *a, ds_value value) {
     for (;;) {
         const ds_value_info *info = ds_value_at(a->old, value);
         if (info->is_arg && !info->def) {
@@ -123,8 +123,8 @@ static bool find_scores(ds_again *a, const ds_op *op, uint32_t *from) {
         op = def->op;
         *from = (uint32_t)(def - a->ops.at);
         if (is_product(def))
-            return op->n_in == 2 && !is_weight(a, op->in[0].value) &&
-                   !is_weight(a, op->in[1].value);
+            return op->n_in == 2 && !ds_again__is_weight(a, op->in[0].value) &&
+                   !ds_again__is_weight(a, op->in[1].value);
         const ds_type *type = ds_value_at(a->old, op->out[0])->type;
         if (op->n_out != 1 || type->rank != want->rank) return false;
     }
@@ -171,7 +171,7 @@ static void choose_written_out(ds_again *a, uint32_t softmax) {
     }
 }
 
-static void choose_selective(ds_again *a) {
+void ds_again__choose_attention(ds_again *a) {
     for (uint32_t i = 0; i < a->ops.n; i++) {
         ds_again_op *info = &a->ops.at[i];
         if (!is_forward_op(info)) continue;
@@ -207,7 +207,10 @@ static void choose_paths(ds_again *a, const ds_block *block, const ds_path_loop 
 /* ---- the knob ---- */
 
 static ds_status nothing(const ds_again *a, ds_error *err) {
-    const char *why = a->step->strategy.recompute == DS_RECOMPUTE_SELECTIVE
+    const ds_strategy *s = &a->step->strategy;
+    const char *why = s->recompute == DS_RECOMPUTE_OPS
+                          ? "recompute: the model has none of the modules of the list"
+                      : s->recompute == DS_RECOMPUTE_SELECTIVE
                           ? "recompute = selective: the model has no attention; full, \"every:K\" "
                             "or a list of paths say what else is to run again"
                           : "recompute: the model has neither loops nor calls before its loss; a "
@@ -232,10 +235,11 @@ static void link_groups(ds_again *a) {
 ds_status ds_again__choose(ds_again *a, ds_error *err) {
     switch (a->step->strategy.recompute) {
     case DS_RECOMPUTE_SELECTIVE:
-        choose_selective(a);
+        ds_again__choose_attention(a);
         break;
     case DS_RECOMPUTE_OPS:
         choose_paths(a, &a->old->body, NULL);
+        ds_again__choose_modules(a, a->step->strategy.recompute_modules);
         break;
     default:
         choose_full(a);

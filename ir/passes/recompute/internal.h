@@ -3,6 +3,7 @@
  *   recompute.c  the pass: the step's functions, copied
  *   scan.c       forward and backward ops; families that the forward pass itself reads
  *   choose.c     which ops run again
+ *   modules.c    modules of a layer that run again
  *   tile.c       loops over blocks of turns
  *   read.c       from a read to the op and the turns that made the value; uses of kept values
  *   make.c       copies of ops, and of blocks
@@ -104,6 +105,16 @@ ds_again_op *ds_again__def(const ds_again *a, ds_value value);
 
 /* Sets chosen, group and again. Errors: DS_ERR_UNSUPPORTED, nothing to recompute. O(ops). */
 ds_status ds_again__choose(ds_again *a, ds_error *err);
+
+/* The cores of attention. */
+void ds_again__choose_attention(ds_again *a);
+/* A weight, or a cast of one. */
+bool ds_again__is_weight(const ds_again *a, ds_value value);
+
+/* ---- modules.c ---- */
+
+/* Chooses the ops of modules: bits DS_RECOMPUTE_… of ds_strategy.recompute_modules. O(ops²). */
+void ds_again__choose_modules(ds_again *a, uint32_t wanted);
 
 /* ---- tile.c ---- */
 
