@@ -67,7 +67,6 @@ typedef struct ds_work {
     bool causal;
     int64_t value_dim;  /* ATTENTION: of values; head_dim is of queries and keys */
     int64_t window;     /* ATTENTION: keys before it that a query sees; 0: all */
-    const char *kernel; /* ATTENTION: that runs it; NULL: the usual one */
     bool stores_scores; /* ATTENTION: not fused, scores go through memory */
     int64_t tokens;     /* MEMORY: product of all dims but the last of operand 0; width: the last */
     int64_t width;

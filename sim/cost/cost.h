@@ -152,6 +152,8 @@ typedef struct ds_cost_query {
                                the work is part of another op's kernel (ir/ops/kernels.h) */
     bool passes;            /* bytes are those of the kernels' passes through memory: the curve of
                                the op's class counts, not that of the op */
+    const char *kernel;     /* attention: a kernel that the profile has fits of, or a word that
+                               begins with such a name; NULL: that of the stack */
 } ds_cost_query;
 
 /* Time of one op on one device, the first of these that there is:
@@ -165,8 +167,9 @@ typedef struct ds_cost_query {
  * DS_COST_FITTED goes straight to the roofline. A profile of another device kind than `kind` counts
  * as none. Products of a dtype
  * for which the profile has a fit by tiles and waves (gemm.h) take its time instead of the
- * roofline's, and attention the time by blocks and waves (attention.h) of the kernel that the work
- * names, where the profile has fits of it, else of the profile's default kernel. bf16 and f16 stand in for each other where the device's peaks for both are equal.
+ * roofline's, and attention the time by blocks and waves (attention.h) of the
+ * query's kernel, else of the stack's, else of the profile's default one. bf16 and f16 stand in for
+ * each other where the device's peaks for both are equal.
  * If `explain` is not NULL the derivation is appended to it, with sources.
  * Errors: DS_ERR_COST when neither peak nor fit exists for the dtype. O(log rows + fits). */
 ds_status ds_cost_op(const ds_cost_query *query, ds_cost_mode mode, ds_cost *out, ds_buf *explain,

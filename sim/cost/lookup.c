@@ -18,6 +18,7 @@ typedef struct query {
     const ds_work *work;
     double launches;
     bool passes;
+    const char *kernel;
     ds_loc loc;
     ds_buf *explain; /* may be NULL */
     ds_error *err;
@@ -294,14 +295,21 @@ static bool is_fit_for(const query *q, const ds_attention_fit *f, ds_dtype dtype
            f->dim_least <= dim && dim <= f->dim_most;
 }
 
-/* Attention that writes its scores is no fused kernel. */
-#define UNFUSED "pytorch-unfused"
+/* Whose attention a stack runs. PyTorch's scaled_dot_product_attention takes FlashAttention-2 before
+ * cuDNN (ATen native/transformers/cuda/sdp_utils.cpp, priority_order; cuDNN first in 2.5.0 alone,
+ * taken back in 2.5.1); Transformer Engine prefers cuDNN's on Hopper and Blackwell
+ * (transformer_engine/pytorch/attention, get_attention_backend). */
+static const char *stack_kernel(ds_kernel_stack stack) {
+    if (stack == DS_KERNELS_OPS) return NULL;
+    return stack == DS_KERNELS_FUSED ? "cudnn" : "fa2";
+}
 
 /* The fit of the kernel that is named, else of the default one, by blocks and waves; NULL if the
  * profile has none. */
 static const ds_attention_fit *attention_of(const query *q) {
-    if (q->work->kind != DS_WORK_ATTENTION || !q->profile) return NULL;
-    const char *word = q->work->stores_scores ? UNFUSED : q->work->kernel;
+    if (q->work->kind != DS_WORK_ATTENTION || q->work->stores_scores || !q->profile) return NULL;
+    if (q->p->without & (DS_TERM_ATTENTION | DS_TERM_CURVES)) return NULL;
+    const char *word = q->kernel ? q->kernel : stack_kernel(q->kernels);
     ds_dtype dtypes[] = {q->work->dtype, stand_in(q->kind, q->work->dtype)};
     for (int d = 0; d < 2; d++) {
         const ds_attention_fit *best = NULL;
@@ -310,7 +318,7 @@ static const ds_attention_fit *attention_of(const query *q) {
             const ds_attention_fit *f = &q->p->attentions.at[i];
             if (!is_fit_for(q, f, dtypes[d])) continue;
             size_t n = word ? named(f->kernel, word) : 0;
-            if (n <= most && (most || !f->is_default || q->work->stores_scores)) continue;
+            if (n <= most && (most || !f->is_default)) continue;
             most = n;
             best = f;
         }
@@ -444,7 +452,9 @@ static ds_status tiled(const query *q, const ds_gemm_fit *f, ds_cost *out) {
 static ds_status blocked(const query *q, const ds_attention_fit *f, ds_cost *out) {
     ds_attention_shape shape = attention_shape(q);
     ds_attention_choice choice;
-    double seconds = ds_attention_seconds(&f->model, &shape, &choice), flop = (double)q->work->flop;
+    ds_attention_model model = f->model;
+    if (!ds_profiles_has(q->p, DS_TERM_LAUNCH)) model.launch_s = 0;
+    double seconds = ds_attention_seconds(&model, &shape, &choice), flop = (double)q->work->flop;
     *out = (ds_cost){.origin = DS_COST_ROOFLINE,
                      .fitted = true,
                      .extrapolated = flop < f->w_min || flop > f->w_max,
@@ -534,6 +544,7 @@ ds_status ds_cost_op(const ds_cost_query *of, ds_cost_mode mode, ds_cost *out, d
     q.loc = of->loc;
     q.kernels = of->kernels;
     q.passes = of->passes;
+    q.kernel = of->kernel;
     q.explain = explain;
     q.err = err;
     *out = (ds_cost){.origin = DS_COST_ROOFLINE};

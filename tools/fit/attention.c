@@ -206,11 +206,13 @@ static ds_status write_row(tables *t, uint32_t row, const ds_attention_fit_resul
                  {"ratio_p75", r->ratios[3]},
                  {"ratio_p95", r->ratios[4]}};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
-        DS_TRY(fit_set(&t->fits, row, cells[i].column, "%.4g", cells[i].value, t->err));
+        DS_TRY(fit_set(&t->fits, row, cells[i].column, cells[i].value < 0 ? "" : "%.4g",
+                       cells[i].value, t->err));
     return fit_set(&t->fits, row, "n", "%.0f", n, t->err);
 }
 
 static void print_errors(const char *what, const ds_fit_errors *e) {
+    if (e->median < 0) return;
     printf("  %-28s mean %5.1f %%  median %5.1f %%  p90 %5.1f %%\n", what, 100 * e->mean,
            100 * e->median, 100 * e->p90);
 }

@@ -231,7 +231,7 @@ ds_status ds_fit_attention(const ds_attention_row *rows, uint32_t n,
                            const ds_attention_model *start, bool validate,
                            ds_attention_fit_result *out, ds_error *err) {
     double starts[2 * N_VARIABLES];
-    *out = (ds_attention_fit_result){0};
+    *out = (ds_attention_fit_result){.family = {-1, -1, -1}, .size = {-1, -1, -1}};
     DS_TRY(check_rows(rows, n, start, err));
     fitting f = {.rows = rows, .n = n, .token = start->token_s > 0, .model = *start};
     to_variables(start, starts);

@@ -18,7 +18,7 @@ typedef struct ds_attention_fit_result {
     double w_min, w_max;  /* FLOP */
     ds_fit_errors seen;   /* of the rows by these constants */
     ds_fit_errors family; /* of rows by constants fitted without their heads and head_dim, */
-    ds_fit_errors size;   /* without their seq_q */
+    ds_fit_errors size;   /* without their seq_q; -1: there is one group only */
     double ratios[5];     /* ds_fit_ratios of the rows left out, by family and by size; without such
                              the rows' */
 } ds_attention_fit_result;
