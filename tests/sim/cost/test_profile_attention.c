@@ -49,7 +49,8 @@ Test(attention, one_block_as_many_as_processors_and_one_more) {
     near(seconds(&m, square(8, 128)), 2 * BLOCK, "two a processor");
     m.tail = 0.5;
     near(seconds(&m, square(5, 128)), (1.25 + 0.5 * 0.75) * BLOCK, "half a tail");
-    near(seconds(&m, square(1, 1)), 128 * 2.0 * 16 / 1e9, "one query, packed into 16 rows");
+    near(seconds(&m, square(1, 1)), 128 * 2.0 * 16 / 1e9 / 4,
+         "one query, packed into 16 rows, its keys over four processors");
 }
 
 /* Four blocks of rows see 1, 2, 3 and 4 blocks of keys. */
@@ -192,7 +193,7 @@ static int64_t ps_of(const ds_profiles *p, const char *op, const char *kernel, d
     cr_assert_eq(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, &err), DS_OK, "%s", err.message);
     double compute, memory;
     ds_cost_sides(p, kind, profile, op, &w, &compute, &memory);
-    cr_expect_leq(fmax(compute, memory) * 1e12 * (1 - 1e-12), (double)cost.ps);
+    if (!kernel) cr_expect_leq(fmax(compute, memory) * 1e12 * (1 - 1e-12), (double)cost.ps);
     return cost.ps;
 }
 
