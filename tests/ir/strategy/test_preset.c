@@ -43,13 +43,15 @@ Test(preset, what_each_framework_sets) {
     expect(
         "megatron_deepspeed", "", "dp = 2, zero = 1",
         "clip_norm = 1.0, late_reduce = true, zero_uneven = true, masks = kept, kernels = fused");
-    expect("fsdp", "", "dp = 4", "zero = 3, prefetch = 1, masks = kept, kernels = eager");
+    expect("fsdp", "", "dp = 4",
+           "zero = 3, prefetch = 1, bucket_size = 1 TB, masks = kept, kernels = eager");
 }
 
 Test(preset, what_is_stated_stays) {
     expect("megatron", ", clip_norm = 0, dtype = bf16, grad_dtype = bf16",
            "dp = 2, late_reduce = false", "masks = kept, kernels = fused");
-    expect("fsdp", "", "dp = 4, zero = 2", "prefetch = 1, masks = kept, kernels = eager");
+    expect("fsdp", "", "dp = 4, zero = 2",
+           "prefetch = 1, bucket_size = 1 TB, masks = kept, kernels = eager");
 }
 
 static bool has(const ds_block *block, ds_opcode code) {
