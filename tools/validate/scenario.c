@@ -240,6 +240,7 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
         ds_buf_put(out, "  framework = deepspeed\n");
     else if (t->framework)
         ds_buf_printf(out, "  framework = %s\n", t->framework);
+    if (t->kernels) ds_buf_printf(out, "  kernels = %s\n", t->kernels);
     if (purpose == VAL_TIME && t->profile && strcmp(t->profile, VAL_GENERIC) == 0)
         ds_buf_put(out, "  profile = generic\n");
     else if (purpose == VAL_TIME && t->profile)

@@ -197,6 +197,15 @@ static val_model model_of(const val_row *row, val_model gpt) {
     return is_gpt(row) ? gpt : VAL_LLAMA;
 }
 
+/* Asynchronous tensor parallelism is a pass of the compiler, and torchtitan's docs/float8.md asks for
+ * the compiler, too: else each conversion is a kernel. */
+static bool is_compiled(const val_row *row, const val_testbed *t) {
+    bool narrow = mentions(row->precision, "fp8") && strcmp(t->framework, "torchtitan") == 0;
+    if (mentions(row->notes, "eager") || mentions(row->notes, "no torch.compile")) return false;
+    return narrow || mentions(row->notes, "torch.compile") ||
+           (t->tp_overlap && strcmp(t->framework, "torchtitan") == 0);
+}
+
 ds_status val_stack_testbed(const val_row *row, val_testbed *out, ds_error *err) {
     *out = stack_of(row)->facts;
     DS_TRY(fill_machine(row, out, err));
@@ -208,6 +217,7 @@ ds_status val_stack_testbed(const val_row *row, val_testbed *out, ds_error *err)
     if (row->tp > 1 && strcmp(out->framework, "megatron") == 0) out->sp = true;
     if (mentions(row->notes, "async TP") || mentions(row->notes, "AsyncTP"))
         out->tp_overlap = out->narrow_tp_overlap = "ring";
+    if (is_compiled(row, out)) out->kernels = "compiled";
     return DS_OK;
 }
 

@@ -38,6 +38,7 @@ typedef struct val_testbed {
     int64_t zero; /* stage + 1 */
     const char *recompute, *precision;
     const char *framework;  /* the scenario's word; NULL: none, all settings are stated here */
+    const char *kernels;    /* the scenario's word; NULL: the framework's */
     const char *grad_dtype; /* in which gradients are summed; NULL: the framework's */
     bool narrow;            /* the profile has products of 8 bits */
     bool sp;                /* with tp > 1 what lies between its regions is split too */
