@@ -180,9 +180,10 @@ static ds_status check_model(const val_row *row, const val_testbed *t, ds_error 
 }
 
 static ds_status time_scenario(const val_job *job, ds_plan_ground *ground, const val_row *row,
-                               const val_testbed *testbed, timing *out, ds_error *err) {
+                               const val_testbed *testbed, val_purpose purpose, timing *out,
+                               ds_error *err) {
     ds_buf text = {0};
-    val_scenario(row, testbed, VAL_TIME, 0, &text);
+    val_scenario(row, testbed, purpose, 0, &text);
     ds_status status = time_text(job, ground, &text, out, err);
     ds_buf_deinit(&text);
     return status;
@@ -191,14 +192,20 @@ static ds_status time_scenario(const val_job *job, ds_plan_ground *ground, const
 static ds_status time_row(const val_job *job, ds_plan_ground *ground, const val_row *row,
                           const val_testbed *testbed, val_prediction *p, ds_error *err) {
     timing t;
-    DS_TRY(time_scenario(job, ground, row, testbed, &t, err));
+    DS_TRY(time_scenario(job, ground, row, testbed, VAL_TIME, &t, err));
     if (testbed->gathers_ahead && row->zero == 1) {
         val_testbed in_turn = *testbed;
         timing sharded;
         in_turn.gathers_ahead = false;
-        DS_TRY(time_scenario(job, ground, row, &in_turn, &sharded, err));
+        DS_TRY(time_scenario(job, ground, row, &in_turn, VAL_TIME, &sharded, err));
         sharded.step_ps = t.step_ps;
         t = sharded;
+    }
+    if (testbed->recipes) {
+        timing kept;
+        DS_TRY(time_scenario(job, ground, row, testbed, VAL_FITS, &kept, err));
+        kept.step_ps = t.step_ps;
+        t = kept;
     }
     double seconds = (double)t.step_ps / (double)DS_PS_PER_S;
     p->fits_last = t.fits;

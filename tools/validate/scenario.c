@@ -1,6 +1,8 @@
 /* From a complete row to the text of a scenario. */
 #include "tools/validate/scenario.h"
 
+#include "tools/validate/recipe.h"
+
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -171,8 +173,12 @@ bool val_scenario_knows(const val_row *r, const val_testbed *t) {
     return strcasecmp(r->recompute, "selective-op") != 0 || (!r->known && ops_again(t->model));
 }
 
-static void put_recompute(const val_row *r, const val_testbed *t, ds_buf *out) {
-    if (strcasecmp(r->recompute, "selective-op") == 0)
+static void put_recompute(const val_row *r, const val_testbed *t, val_purpose purpose,
+                          ds_buf *out) {
+    const char *modules = purpose == VAL_FITS ? val_recipe_modules(r) : NULL;
+    if (modules)
+        ds_buf_printf(out, ", recompute = [%s]", modules);
+    else if (strcasecmp(r->recompute, "selective-op") == 0)
         ds_buf_printf(out, ", recompute = [%s]", ops_again(t->model));
     else if (strncasecmp(r->recompute, "full", 4) == 0)
         ds_buf_put(out, ", recompute = full");
@@ -201,14 +207,14 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
     put_sp(r, t, purpose, out);
     if (r->vpp > 1)
         ds_buf_printf(out, ", schedule = \"interleaved\", virtual_stages = %" PRId64, r->vpp);
-    put_recompute(r, t, out);
+    put_recompute(r, t, purpose, out);
     put_stage_layers(r, out);
     ds_buf_put(out, " }\n");
 }
 
 /* "fp16", "bf16 (fp32 grad accum)", "fp32"; "FP8-CS", "MXFP8", "NVFP4": products in it, and bf16
  * between them. */
-static void put_train(const val_row *r, const val_testbed *t, ds_buf *out) {
+static void put_train(const val_row *r, const val_testbed *t, val_purpose purpose, ds_buf *out) {
     const char *narrow = mentions(r->precision, "fp8")   ? "f8e4m3"
                          : mentions(r->precision, "fp4") ? "f4e2m1"
                                                          : NULL;
@@ -218,6 +224,7 @@ static void put_train(const val_row *r, const val_testbed *t, ds_buf *out) {
     ds_buf_put(out, "  train { optimizer = adam");
     if (!single) ds_buf_printf(out, ", dtype = %s", dtype);
     const char *sums = wide ? "f32" : strcmp(dtype, "bf16") == 0 ? t->grad_dtype : NULL;
+    if (purpose == VAL_FITS) sums = "bf16"; /* the recipes' grad_reduce_in_fp32 = False */
     if (!single && sums) ds_buf_printf(out, ", grad_dtype = %s", sums);
     if (narrow) ds_buf_printf(out, ", product_dtype = %s", narrow);
     ds_buf_put(out, " }\n");
@@ -248,7 +255,8 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
     else /* without a profile the device's default one would count */
         ds_buf_put(out, "  profile = ideal\n");
     if (purpose == VAL_TIME && t->without) ds_buf_printf(out, "  without = [%s]\n", t->without);
-    put_train(r, t, out);
+    if (purpose == VAL_FITS) ds_buf_put(out, "  kernels = fused\n");
+    put_train(r, t, purpose, out);
     put_strategy(r, t, purpose, microbatches, out);
     ds_buf_put(out, "}\n");
 }

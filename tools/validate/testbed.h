@@ -56,6 +56,9 @@ typedef struct val_testbed {
     /* Gathers of zero = 1 run beside the next forward pass: in time as all-reduces beside the
      * backward pass, which move the same bytes. */
     bool gathers_ahead;
+    /* Rows were made by published recipes, whose memory is asked for by itself: the stack's saved
+     * tensors, gradients of 16 bits, recomputed modules (recipe.h). */
+    bool recipes;
     const char *basis;
     const char *without; /* terms of the cost model that do not count; NULL: none */
 } val_testbed;

@@ -17,7 +17,7 @@
 #define BRIDGE                                                                                     \
     .source = "megatron_bridge", .set = "megatron_bridge", .model = VAL_LLAMA, .zero = 2,          \
     .sp = true, .tp_overlap = "pipe", .narrow_tp_overlap = "ring", .narrow = true,                 \
-    .recompute = "none",                                                                           \
+    .recompute = "none", .recipes = true,                                                          \
     .basis =                                                                                       \
         "NVIDIA-NeMo/Megatron-Bridge docs/performance-summary.md (force-balanced, dropless), "     \
         "scripts/performance/configs, tp_comm_overlap with userbuffers_bf16_* and _fp8_* of "      \

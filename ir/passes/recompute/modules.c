@@ -63,13 +63,13 @@ static bool is_activation(const modules *m, uint32_t i) {
 
 static bool is_elementwise(const modules *m, uint32_t i) {
     const ds_op_desc *desc = ds_op_desc_of(op_of(m, i)->code);
-    return strcmp(desc->family, "elementwise") == 0;
+    return desc && strcmp(desc->family, "elementwise") == 0;
 }
 
 /* The same elements, in another shape or a part of them. */
 static bool is_layout(const modules *m, uint32_t i) {
     const ds_op_desc *desc = ds_op_desc_of(op_of(m, i)->code);
-    return strcmp(desc->family, "layout") == 0 || op_of(m, i)->code == DS_OP_CAST;
+    return desc && (strcmp(desc->family, "layout") == 0 || op_of(m, i)->code == DS_OP_CAST);
 }
 
 /* The op that makes operand k, through views. */

@@ -1,0 +1,54 @@
+/* Megatron-Bridge's recipes: recompute_modules of scripts/performance/configs, by model, GPU and
+ * precision (WorkloadBaseConfig; a model or GPU without a line recomputes nothing there). Facts of
+ * the recipes' text; none was chosen by a measurement. */
+#include "tools/validate/recipe.h"
+
+#include <string.h>
+#include <strings.h>
+
+typedef struct recipe {
+    const char *model, *gpu; /* the cells begin with these words */
+    const char *precision;   /* the cell mentions the word; NULL: any */
+    int64_t pp;              /* variants of a recipe differ in their stages; 0: any */
+    const char *modules;     /* NULL: none */
+} recipe;
+
+/* The first line that holds counts. */
+static const recipe recipes[] = {
+    /* configs/deepseek/deepseek_workload_base_configs.py, deepseek_llm_pretrain.py */
+    {"DeepSeekV3", "GB300", "bf16", 0, "\"moe_act\""},
+    {"DeepSeekV3", "B200", NULL, 8, "\"mla_up_proj\", \"mlp\""},
+    {"DeepSeekV3", "H100", NULL, 0, "\"mla_up_proj\", \"mlp\""},
+    {"DeepSeekV3", "", NULL, 0, "\"mla_up_proj\""},
+    /* configs/gpt_oss/gpt_oss_workload_base_configs.py */
+    {"GPT OSS 120B", "GB200", NULL, 0, "\"layernorm\", \"moe_act\""},
+    {"GPT OSS 120B", "B200", NULL, 0, "\"layernorm\", \"moe_act\""},
+    {"GPT OSS 120B", "H100", NULL, 0, "\"layernorm\", \"moe_act\""},
+    /* configs/nemotronh/nemotron_3_workload_base_configs.py */
+    {"Nemotron_3_Nano", "H100", "bf16", 0, "\"moe\", \"layernorm\""},
+    {"Nemotron_3_Nano", "H100", NULL, 0, "\"moe\", \"layernorm\", \"core_attn\", \"moe_act\""},
+    {"Nemotron_3_Super", "", "fp4", 0, NULL},
+    {"Nemotron_3_Super", "GB200", NULL, 0, "\"moe\", \"layernorm\", \"core_attn\", \"moe_act\""},
+    {"Nemotron_3_Super", "B200", NULL, 0, "\"layernorm\", \"core_attn\", \"moe_act\""},
+};
+
+static bool begins(const char *text, const char *word) {
+    return strncasecmp(text, word, strlen(word)) == 0;
+}
+
+static bool mentions(const char *text, const char *word) {
+    size_t n = strlen(word);
+    for (; *text; text++)
+        if (strncasecmp(text, word, n) == 0) return true;
+    return false;
+}
+
+const char *val_recipe_modules(const val_row *row) {
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        const recipe *r = &recipes[i];
+        bool holds = begins(row->model, r->model) && begins(row->gpu, r->gpu);
+        if (r->precision && !mentions(row->precision, r->precision)) continue;
+        if (holds && (!r->pp || r->pp == row->pp)) return r->modules;
+    }
+    return NULL;
+}

@@ -1,0 +1,11 @@
+/* What published recipes recompute, where a table of measurements does not repeat it. */
+#ifndef DS_VALIDATE_RECIPE_H
+#define DS_VALIDATE_RECIPE_H
+
+#include "tools/validate/row.h"
+
+/* The modules that the recipe of the row's model, GPU and precision recomputes, as the items of a
+ * list of `recompute`; NULL: none. */
+const char *val_recipe_modules(const val_row *row);
+
+#endif
