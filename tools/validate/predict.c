@@ -12,6 +12,7 @@
 #include "ir/verify/verify.h"
 #include "search/compose/compose.h"
 #include "search/driver/pool.h"
+#include "tools/validate/recipe.h"
 #include "tools/validate/stack.h"
 
 #include <ctype.h>
@@ -189,6 +190,23 @@ static ds_status time_scenario(const val_job *job, ds_plan_ground *ground, const
     return status;
 }
 
+/* What the row's published recipe keeps in memory. Layers are alike, so with the activations of some
+ * at hosts the peak lies between those of none and of all. */
+static ds_status keep_recipe(const val_job *job, ds_plan_ground *ground, const val_row *row,
+                             const val_testbed *testbed, timing *out, ds_error *err) {
+    timing here, there;
+    double share = val_recipe_offloaded(row);
+    DS_TRY(time_scenario(job, ground, row, testbed, VAL_FITS, &here, err));
+    if (share > 0) {
+        DS_TRY(time_scenario(job, ground, row, testbed, VAL_AT_HOST, &there, err));
+        here.peak_bytes -= (int64_t)(share * (double)(here.peak_bytes - there.peak_bytes));
+        here.fits = here.peak_bytes <= here.capacity_bytes || !here.capacity_bytes;
+    }
+    here.step_ps = out->step_ps;
+    *out = here;
+    return DS_OK;
+}
+
 static ds_status time_row(const val_job *job, ds_plan_ground *ground, const val_row *row,
                           const val_testbed *testbed, val_prediction *p, ds_error *err) {
     timing t;
@@ -201,12 +219,7 @@ static ds_status time_row(const val_job *job, ds_plan_ground *ground, const val_
         sharded.step_ps = t.step_ps;
         t = sharded;
     }
-    if (testbed->recipes) {
-        timing kept;
-        DS_TRY(time_scenario(job, ground, row, testbed, VAL_FITS, &kept, err));
-        kept.step_ps = t.step_ps;
-        t = kept;
-    }
+    if (testbed->recipes) DS_TRY(keep_recipe(job, ground, row, testbed, &t, err));
     double seconds = (double)t.step_ps / (double)DS_PS_PER_S;
     p->fits_last = t.fits;
     bool first = !(p->seconds > 0), other_fits = !first && p->peak_gib <= p->capacity_gib;

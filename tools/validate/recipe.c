@@ -52,3 +52,25 @@ const char *val_recipe_modules(const val_row *row) {
     }
     return NULL;
 }
+
+typedef struct offloaded {
+    const char *model, *gpu, *precision; /* as of a recipe */
+    int64_t layers;
+} offloaded;
+
+/* configs/llama/llama3_workload_base_configs.py, with use_megatron_fsdp */
+static const offloaded offloads[] = {
+    {"LLAMA3_70B", "GB300", "bf16", 30}, {"LLAMA3_70B", "GB300", "fp8", 20},
+    {"LLAMA3_70B", "GB200", "bf16", 20}, {"LLAMA3_70B", "GB200", "fp8", 40},
+    {"LLAMA3_70B", "B200", "fp8", 5},
+};
+
+double val_recipe_offloaded(const val_row *row) {
+    for (size_t i = 0; row->zero == 3 && i < sizeof offloads / sizeof *offloads; i++) {
+        const offloaded *o = &offloads[i];
+        if (begins(row->model, o->model) && begins(row->gpu, o->gpu) &&
+            mentions(row->precision, o->precision))
+            return (double)o->layers / (double)row->layers;
+    }
+    return 0;
+}

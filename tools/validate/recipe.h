@@ -8,4 +8,7 @@
  * list of `recompute`; NULL: none. */
 const char *val_recipe_modules(const val_row *row);
 
+/* The share of layers whose activations the recipe keeps at hosts (cpu_offloading_num_layers). */
+double val_recipe_offloaded(const val_row *row);
+
 #endif

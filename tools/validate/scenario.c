@@ -72,13 +72,17 @@ static int power_cap(const val_row *r) {
 
 /* GPUs on NVLink; NICs at the testbed's rate, shared by neighbours
  * where there are fewer of them than GPUs; one switch without blocking between the nodes. */
-static void put_topology(const val_row *r, const val_testbed *t, const char *gpu, ds_buf *out) {
+static void put_topology(const val_row *r, const val_testbed *t, const char *gpu, bool host,
+                         ds_buf *out) {
     int64_t each = r->gpus_per_node, nics = t->nics && t->nics < each ? t->nics : each;
     while (each % nics) nics--;
     ds_buf_printf(out, "topology @node {\n  device gpu[%" PRId64 "] : ", each);
     bool hbm2e = strncmp(gpu, "H100", 4) == 0 && strstr(r->notes, "96 GB HBM2e");
     put_gpu(hbm2e ? "H100-96GB" : gpu, out); /* the card of which the notes tell */
     if (power_cap(r)) ds_buf_printf(out, " {power_cap = %d}", power_cap(r));
+    if (host)
+        ds_buf_printf(
+            out, "\n  host cpu\n  link gpu[i] -- cpu : 31 GB/s, 1 us for i in 0..%" PRId64, each);
     ds_buf_printf(out,
                   "\n  switch nvswitch\n  nic nic[%" PRId64
                   "]\n  link gpu[i] -- nvswitch : %" PRId64 " GB/s, 235 ns for i in 0..%" PRId64
@@ -175,7 +179,7 @@ bool val_scenario_knows(const val_row *r, const val_testbed *t) {
 
 static void put_recompute(const val_row *r, const val_testbed *t, val_purpose purpose,
                           ds_buf *out) {
-    const char *modules = purpose == VAL_FITS ? val_recipe_modules(r) : NULL;
+    const char *modules = purpose >= VAL_FITS ? val_recipe_modules(r) : NULL;
     if (modules)
         ds_buf_printf(out, ", recompute = [%s]", modules);
     else if (strcasecmp(r->recompute, "selective-op") == 0)
@@ -209,6 +213,7 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
         ds_buf_printf(out, ", schedule = \"interleaved\", virtual_stages = %" PRId64, r->vpp);
     put_recompute(r, t, purpose, out);
     put_stage_layers(r, out);
+    if (purpose == VAL_AT_HOST) ds_buf_put(out, ", offload = activations");
     ds_buf_put(out, " }\n");
 }
 
@@ -224,7 +229,7 @@ static void put_train(const val_row *r, const val_testbed *t, val_purpose purpos
     ds_buf_put(out, "  train { optimizer = adam");
     if (!single) ds_buf_printf(out, ", dtype = %s", dtype);
     const char *sums = wide ? "f32" : strcmp(dtype, "bf16") == 0 ? t->grad_dtype : NULL;
-    if (purpose == VAL_FITS) sums = "bf16"; /* the recipes' grad_reduce_in_fp32 = False */
+    if (purpose >= VAL_FITS) sums = "bf16"; /* the recipes' grad_reduce_in_fp32 = False */
     if (!single && sums) ds_buf_printf(out, ", grad_dtype = %s", sums);
     if (narrow) ds_buf_printf(out, ", product_dtype = %s", narrow);
     ds_buf_put(out, " }\n");
@@ -239,7 +244,8 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
         ds_buf_putc(out, iscntrl((unsigned char)*at) ? ' ' : *at);
     ds_buf_put(out, "\n");
     put_model(r, t, microbatches, out);
-    put_topology(r, t, purpose == VAL_TIME && t->device ? t->device : r->gpu, out);
+    put_topology(r, t, purpose == VAL_TIME && t->device ? t->device : r->gpu,
+                 purpose == VAL_AT_HOST, out);
     ds_buf_printf(out, "scenario {\n  model = @%s.%s\n  on = @cluster\n", model_file(r, t),
                   model_entry(r, t));
     if (purpose == VAL_MEMORY) ds_buf_put(out, "  memory = allocator\n  masks = kept\n");
@@ -255,7 +261,7 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
     else /* without a profile the device's default one would count */
         ds_buf_put(out, "  profile = ideal\n");
     if (purpose == VAL_TIME && t->without) ds_buf_printf(out, "  without = [%s]\n", t->without);
-    if (purpose == VAL_FITS) ds_buf_put(out, "  kernels = fused\n");
+    if (purpose >= VAL_FITS) ds_buf_put(out, "  kernels = fused\n");
     put_train(r, t, purpose, out);
     put_strategy(r, t, purpose, microbatches, out);
     ds_buf_put(out, "}\n");

@@ -17,9 +17,10 @@ int64_t val_memory_microbatches(const val_row *row);
 
 /* What is wanted of the scenario. */
 typedef enum val_purpose {
-    VAL_TIME,  /* the whole step under the testbed's profile */
+    VAL_TIME,   /* the whole step under the testbed's profile */
     VAL_MEMORY, /* as an allocator counts, with the framework's buffers, without costs */
-    VAL_FITS    /* the whole step as its published recipe keeps it in memory, without costs */
+    VAL_FITS,   /* the whole step as its published recipe keeps it in memory, without costs */
+    VAL_AT_HOST /* the same with the activations of all layers at hosts */
 } val_purpose;
 
 /* False: the row recomputes "selective-op" of a model whose list of products is not known. */
