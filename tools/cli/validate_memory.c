@@ -184,6 +184,20 @@ static void print_sum(const predictions *all, const char *split) {
                split ? split : "all", n, 100 * sum / n, 100 * bias / n, 100 * worst);
 }
 
+/* Rows that ran out of memory, and how many of them the prediction lets run. */
+static void print_ran_out(const predictions *all) {
+    uint32_t n = 0, fit = 0;
+    for (uint32_t i = 0; i < all->n; i++) {
+        const prediction *p = &all->at[i];
+        if (p->outcome != PREDICTED || p->row.memory_gb > 0) continue;
+        n++;
+        fit += p->predicted_gb <= p->capacity_gb;
+    }
+    if (n)
+        printf("ran out of memory: %u row%s, said to fit: %u (%.1f %%)\n", n, n > 1 ? "s" : "", fit,
+               100.0 * fit / n);
+}
+
 /* Rows without a prediction, by reason. */
 static void print_rest(const predictions *all, outcome which, const char *title) {
     for (uint32_t i = 0; i < all->n; i++) {
@@ -210,6 +224,7 @@ static void print_table(const predictions *all) {
     printf("\n");
     print_sum(all, NULL);
     for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) print_sum(all, splits[i]);
+    print_ran_out(all);
     print_rest(all, LEFT_OUT, "left out");
     print_rest(all, FAILED, "failed");
 }

@@ -98,6 +98,11 @@ Test(recompute_modules, every_second_product) {
            "+q +v +core +gate +h -k -q_rot -k_rot -proj -mid -up -act -glu -n1 -n2");
 }
 
+/* A layer behind the loops reads what a loop returns. */
+Test(recompute_modules, behind_a_loop) {
+    expect("moe.deepseek_v3_mtp", "mla_up_proj", 1, "-out.proj.q_all +out.proj.q_n");
+}
+
 Test(recompute_modules, beside_paths) {
     expect("llama.llama", "[\"layernorm\", \"layer[*].act\"]", 0, "-n1 -act +glu +gate");
 }
