@@ -16,7 +16,7 @@
     X(ATTENTION, "attention", "curves of attention; without: the curve of products")               \
     X(LAUNCH, "launch", "the least time of an operation and the host's issue; without: none")      \
     X(KERNELS, "kernels", "kernels of the framework's stack; without: an operation is a kernel")   \
-    X(CLOCKS, "clocks", "clocks that power limits allow; without: those of short measurements")    \
+    X(CLOCKS, "clocks", "clocks that power limits allow; without: clocks of short measurements")   \
     X(INTERFERENCE, "interference", "compute slows down beside transfers; without: neither")       \
     X(PROTOCOLS, "protocols", "fits of collectives; without: latency and bandwidth of the links")
 
