@@ -15,8 +15,12 @@ ds_status ds_pase__op_us(const ds_pase_costs *m, const char *name, const ds_work
                          double *sum, ds_error *err) {
     ds_cost cost;
     if (work->kind == DS_WORK_NONE) return DS_OK;
-    ds_cost_query query = {m->profiles, m->kind,        m->profile, name, work,
-                           loc,         DS_KERNELS_OPS, 0,          false};
+    ds_cost_query query = {.profiles = m->profiles,
+                           .kind = m->kind,
+                           .profile = m->profile,
+                           .op = name,
+                           .work = work,
+                           .loc = loc};
     DS_TRY(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, err));
     DS_TRY(ds_cost_clock(&query, ds_topo_device_clock(m->topo, 0),
                          ds_topo_device_power_mw(m->topo, 0), &cost, NULL, err));

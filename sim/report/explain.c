@@ -74,8 +74,15 @@ static void explain_compute(const ds_plan *plan, const ds_record *r, ds_buf *out
             continue;
         }
         ds_cost cost;
-        ds_cost_query query = {plan->profiles, cls->kind,     cls->profile,      r->label, &v->work,
-                               r->op->loc,     plan->kernels, v->extra_launches, v->passes};
+        ds_cost_query query = {.profiles = plan->profiles,
+                               .kind = cls->kind,
+                               .profile = cls->profile,
+                               .op = r->label,
+                               .work = &v->work,
+                               .loc = r->op->loc,
+                               .kernels = plan->kernels,
+                               .extra_launches = v->extra_launches,
+                               .passes = v->passes};
         ds_cost_op(&query, plan->cost_mode, &cost, out, NULL);
         ds_cost_clock(&query, ds_topo_device_clock(plan->topo, cls->device),
                       ds_topo_device_power_mw(plan->topo, cls->device), &cost, out, NULL);

@@ -51,7 +51,8 @@ static int64_t time_of(const ds_profiles *of, uint32_t by, int64_t n, int64_t cl
                     .n = n,
                     .k = 1024,
                     .flop = 2 * 1024 * n * 1024};
-    ds_cost_query query = {of, box, by, "matmul", &work, DS_NOWHERE, 0};
+    ds_cost_query query = {
+        .profiles = of, .kind = box, .profile = by, .op = "matmul", .work = &work};
     ds_cost cost;
     cr_assert_eq(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, NULL), DS_OK);
     cr_assert_eq(ds_cost_clock(&query, clock_ppb, 1000 * watts, &cost, NULL, NULL), DS_OK);

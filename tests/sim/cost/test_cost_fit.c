@@ -323,10 +323,13 @@ Test(cost_fit, constants_are_read_and_changed_by_name) {
     cr_assert_eq(ds_constant_set(p, v100, &w_half, 0, &err), DS_OK);
     ds_work work = {.kind = DS_WORK_GEMM, .dtype = DS_F32, .flop = 1000000000000, .batch = 1};
     ds_cost cost;
-    cr_assert_eq(
-        ds_cost_op(&(ds_cost_query){p, ds_profile_kind(p, v100), v100, "matmul", &work, DS_NOWHERE, 0},
-                   DS_COST_FITTED, &cost, NULL, &err),
-        DS_OK, "%s", err.message);
+    cr_assert_eq(ds_cost_op(&(ds_cost_query){.profiles = p,
+                                             .kind = ds_profile_kind(p, v100),
+                                             .profile = v100,
+                                             .op = "matmul",
+                                             .work = &work},
+                            DS_COST_FITTED, &cost, NULL, &err),
+                 DS_OK, "%s", err.message);
     expect_near((double)cost.ps, 2e24 / 14.13e12, 1e-9, "ps");
 
     /* whole waves, 108 tiles of 128 x 256, and no end of k: half the share of the peak takes
@@ -338,8 +341,11 @@ Test(cost_fit, constants_are_read_and_changed_by_name) {
     work.flop = 2 * work.m * work.n * work.k;
     for (int i = 0; i < 2; i++) {
         cr_assert_eq(ds_constant_set(p, a100, &tiles, i ? 0.25 : 0.5, &err), DS_OK);
-        cr_assert_eq(ds_cost_op(&(ds_cost_query){p, ds_profile_kind(p, a100), a100, "matmul", &work,
-                                                 DS_NOWHERE, 0},
+        cr_assert_eq(ds_cost_op(&(ds_cost_query){.profiles = p,
+                                                 .kind = ds_profile_kind(p, a100),
+                                                 .profile = a100,
+                                                 .op = "matmul",
+                                                 .work = &work},
                                 DS_COST_FITTED, &cost, NULL, &err),
                      DS_OK, "%s", err.message);
         ps[i] = cost.ps;

@@ -51,17 +51,22 @@ static int64_t product(int64_t batch, int64_t m, int64_t n, int64_t k) {
                     .k = k,
                     .flop = 2 * batch * m * n * k};
     ds_cost cost;
-    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, profile, "matmul", &work, DS_NOWHERE, 0},
-                            DS_COST_FITTED, &cost, NULL, NULL),
-                 DS_OK);
+    cr_assert_eq(
+        ds_cost_op(
+            &(ds_cost_query){
+                .profiles = p, .kind = box, .profile = profile, .op = "matmul", .work = &work},
+            DS_COST_FITTED, &cost, NULL, NULL),
+        DS_OK);
     return cost.ps;
 }
 
 static int64_t pass(const char *op, int64_t bytes) {
     ds_work work = {.kind = DS_WORK_MEMORY, .dtype = DS_F16, .tokens = 1, .bytes_read = bytes};
     ds_cost cost;
-    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, profile, op, &work, DS_NOWHERE, 0},
-                            DS_COST_FITTED, &cost, NULL, NULL),
+    cr_assert_eq(ds_cost_op(
+                     &(ds_cost_query){
+                         .profiles = p, .kind = box, .profile = profile, .op = op, .work = &work},
+                     DS_COST_FITTED, &cost, NULL, NULL),
                  DS_OK);
     return cost.ps;
 }
@@ -79,7 +84,12 @@ static int64_t by_kernels(const char *op, ds_kernel_stack kernels, int64_t token
     ds_work work = {
         .kind = DS_WORK_MEMORY, .dtype = DS_F16, .tokens = tokens, .bytes_read = 1000000};
     ds_cost cost;
-    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, profile, op, &work, DS_NOWHERE, kernels},
+    cr_assert_eq(ds_cost_op(&(ds_cost_query){.profiles = p,
+                                             .kind = box,
+                                             .profile = profile,
+                                             .op = op,
+                                             .work = &work,
+                                             .kernels = kernels},
                             DS_COST_FITTED, &cost, NULL, NULL),
                  DS_OK);
     return cost.ps;

@@ -71,9 +71,12 @@ static ds_work memory(ds_dtype dtype, int64_t tokens, int64_t width, int64_t byt
 static ds_cost cost_of(uint32_t of_profile, ds_cost_mode mode, const char *op, ds_work work) {
     ds_cost cost;
     ds_error err = {0};
-    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, of_profile, op, &work, DS_NOWHERE, 0}, mode,
-                            &cost, NULL, &err),
-                 DS_OK, "%s", err.message);
+    cr_assert_eq(
+        ds_cost_op(
+            &(ds_cost_query){
+                .profiles = p, .kind = box, .profile = of_profile, .op = op, .work = &work},
+            mode, &cost, NULL, &err),
+        DS_OK, "%s", err.message);
     return cost;
 }
 
@@ -190,26 +193,34 @@ Test(cost_lookup, a_profile_of_another_device_counts_as_none) {
     ds_error err = {0};
     cr_assert_eq(ds_profiles_find_kind(p, "bare", DS_NOWHERE, &bare, &err), DS_OK);
     ds_work w = gemm(DS_F16, 64, 32, 16);
-    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, bare, profile, "matmul", &w, DS_NOWHERE, 0},
-                            DS_COST_MEASURED, &cost, NULL, &err),
-                 DS_ERR_COST);
+    cr_assert_eq(
+        ds_cost_op(
+            &(ds_cost_query){
+                .profiles = p, .kind = bare, .profile = profile, .op = "matmul", .work = &w},
+            DS_COST_MEASURED, &cost, NULL, &err),
+        DS_ERR_COST);
 }
 
 Test(cost_lookup, missing_costs_are_errors_with_names) {
     ds_cost cost;
     ds_error err = {0};
     ds_work w = gemm(DS_F64, 64, 32, 16);
-    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, profile, "matmul", &w, DS_NOWHERE, 0},
-                            DS_COST_MEASURED, &cost, NULL, &err),
-                 DS_ERR_COST);
+    cr_assert_eq(
+        ds_cost_op(
+            &(ds_cost_query){
+                .profiles = p, .kind = box, .profile = profile, .op = "matmul", .work = &w},
+            DS_COST_MEASURED, &cost, NULL, &err),
+        DS_ERR_COST);
     cr_assert_str_eq(err.message, "no cost for matmul in f64 on Box-1: the catalogue has no peak "
                                   "and profile P no fit");
     uint32_t bare;
     cr_assert_eq(ds_profiles_find_kind(p, "bare", DS_NOWHERE, &bare, &err), DS_OK);
     w = memory(DS_F32, 10, 8, 640);
-    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, bare, 0, "relu", &w, DS_NOWHERE, 0}, DS_COST_MEASURED,
-                            &cost, NULL, &err),
-                 DS_ERR_COST);
+    cr_assert_eq(
+        ds_cost_op(
+            &(ds_cost_query){.profiles = p, .kind = bare, .profile = 0, .op = "relu", .work = &w},
+            DS_COST_MEASURED, &cost, NULL, &err),
+        DS_ERR_COST);
     cr_assert_str_eq(err.message, "no cost for relu in f32 on Bare: the catalogue has no memory "
                                   "bandwidth and profile ideal no fit");
 }
@@ -254,17 +265,23 @@ Test(cost_lookup, the_explanation_names_sources) {
     ds_buf text = {0};
     ds_cost cost;
     ds_work w = gemm(DS_F16, 96, 32, 16);
-    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, profile, "matmul", &w, DS_NOWHERE, 0},
-                            DS_COST_MEASURED, &cost, &text, NULL),
-                 DS_OK);
+    cr_assert_eq(
+        ds_cost_op(
+            &(ds_cost_query){
+                .profiles = p, .kind = box, .profile = profile, .op = "matmul", .work = &w},
+            DS_COST_MEASURED, &cost, &text, NULL),
+        DS_OK);
     cr_assert_not_null(strstr(text.text, "m=64 in f16, median of 3 [s: somewhere @r1]"), "%s",
                        text.text);
     cr_assert_not_null(strstr(text.text, "16000000 ps), interpolated"), "%s", text.text);
     text.n = 0;
     w = flops(DS_F16, 100000);
-    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, profile, "matmul", &w, DS_NOWHERE, 0},
-                            DS_COST_MEASURED, &cost, &text, NULL),
-                 DS_OK);
+    cr_assert_eq(
+        ds_cost_op(
+            &(ds_cost_query){
+                .profiles = p, .kind = box, .profile = profile, .op = "matmul", .work = &w},
+            DS_COST_MEASURED, &cost, &text, NULL),
+        DS_OK);
     cr_assert_not_null(strstr(text.text, "clamped to the fitted range; assumed: a test"), "%s",
                        text.text);
     ds_buf_deinit(&text);
@@ -315,8 +332,11 @@ static void check_rows(const char *name, const char *file) {
                     : memory(DS_F16, atoll(row[ds_csv_find(&csv, "tokens")]),
                              atoll(row[ds_csv_find(&csv, "width")]), 1);
         ds_cost cost;
-        cr_assert_eq(ds_cost_op(&(ds_cost_query){p, ds_profile_kind(p, id), id,
-                                                 is_gemm ? "matmul" : row[1], &w, DS_NOWHERE, 0},
+        cr_assert_eq(ds_cost_op(&(ds_cost_query){.profiles = p,
+                                                 .kind = ds_profile_kind(p, id),
+                                                 .profile = id,
+                                                 .op = is_gemm ? "matmul" : row[1],
+                                                 .work = &w},
                                 DS_COST_MEASURED, &cost, NULL, &err),
                      DS_OK);
         cr_assert_eq(cost.origin, DS_COST_EXACT);

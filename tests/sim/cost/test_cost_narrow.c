@@ -37,8 +37,10 @@ TestSuite(cost_narrow, .init = set_up, .fini = tear_down);
 static int64_t ps_of(const char *op, ds_cost_mode mode, ds_work work) {
     ds_cost cost;
     ds_error err = {0};
-    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, profile, op, &work, DS_NOWHERE, 0}, mode, &cost,
-                            NULL, &err),
+    cr_assert_eq(ds_cost_op(
+                     &(ds_cost_query){
+                         .profiles = p, .kind = box, .profile = profile, .op = op, .work = &work},
+                     mode, &cost, NULL, &err),
                  DS_OK, "%s", err.message);
     return cost.ps;
 }

@@ -34,7 +34,11 @@ static void tear_down(void) {
 TestSuite(cost_relatives, .init = set_up, .fini = tear_down);
 
 static ds_status price(const ds_work *work, const char *op, ds_cost *cost, ds_error *err) {
-    ds_cost_query query = {p, near, ds_profiles_generic(p, near), op, work, DS_NOWHERE, 0};
+    ds_cost_query query = {.profiles = p,
+                           .kind = near,
+                           .profile = ds_profiles_generic(p, near),
+                           .op = op,
+                           .work = work};
     return ds_cost_op(&query, DS_COST_FITTED, cost, NULL, err);
 }
 
