@@ -7,7 +7,7 @@ CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta VALUES ('schema_version', '11');
+INSERT INTO meta VALUES ('schema_version', '12');
 
 -- Where numbers come from: one row a document or data file.
 CREATE TABLE source (
@@ -290,6 +290,8 @@ CREATE TABLE collective_protocol (
     e                REAL NOT NULL CHECK (e > 0 AND e <= 1),
     least_bytes      INTEGER NOT NULL CHECK (least_bytes >= 0), -- sizes that it is used for
     most_bytes       INTEGER NOT NULL CHECK (most_bytes >= 0),  -- 0: without an end
+    least_group      INTEGER NOT NULL CHECK (least_group >= 0), -- groups that it is used for
+    most_group       INTEGER NOT NULL CHECK (most_group >= 0),  -- 0: without an end
     -- What the rows had that were fitted; beyond it a cost is marked extrapolated. 0: not stated.
     group_least      INTEGER NOT NULL CHECK (group_least >= 0),
     group_most       INTEGER NOT NULL CHECK (group_most >= group_least),

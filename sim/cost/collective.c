@@ -294,20 +294,30 @@ static double protocol_ps(const ds_protocol *f, const ring_use *ring, double byt
            ring->flow_ps / f->e;
 }
 
-static bool is_used_for(const ds_protocol *f, double bytes) {
-    return bytes >= (double)f->least_bytes && (!f->most_bytes || bytes <= (double)f->most_bytes);
+static bool takes_group(const ds_protocol *f, uint32_t group) {
+    return group >= f->least_group && (!f->most_group || group <= f->most_group);
 }
 
-/* The fastest of those that are used for so many bytes; of all, if none is. */
-static const ds_protocol *fastest(const protocols *from, const ring_use *ring, double bytes) {
-    const ds_protocol *best = NULL, *of_all = from->at;
+static bool is_used_for(const ds_protocol *f, uint32_t group, double bytes) {
+    return takes_group(f, group) && bytes >= (double)f->least_bytes &&
+           (!f->most_bytes || bytes <= (double)f->most_bytes);
+}
+
+/* The fastest of those that are used for the group and so many bytes; else of those for the group;
+ * else of all. */
+static const ds_protocol *fastest(const protocols *from, const ring_use *ring, uint32_t group,
+                                  double bytes) {
+    const ds_protocol *best = NULL, *of_group = NULL, *of_all = from->at;
     for (uint32_t i = 0; i < from->n; i++) {
         const ds_protocol *f = &from->at[i];
         double ps = protocol_ps(f, ring, bytes);
         if (ps < protocol_ps(of_all, ring, bytes)) of_all = f;
-        if (is_used_for(f, bytes) && (!best || ps < protocol_ps(best, ring, bytes))) best = f;
+        if (takes_group(f, group) && (!of_group || ps < protocol_ps(of_group, ring, bytes)))
+            of_group = f;
+        if (is_used_for(f, group, bytes) && (!best || ps < protocol_ps(best, ring, bytes)))
+            best = f;
     }
-    return best ? best : of_all;
+    return best ? best : of_group ? of_group : of_all;
 }
 
 /* `d->as`: bytes of the buffer as the protocol's own collective counts them. */
@@ -315,7 +325,7 @@ static ds_status terms_of_protocols(const protocols *from, const demand *d, ds_c
                                     ds_buf *explain, ds_error *err) {
     double copied = d->as;
     ring_use flow = ring_of(d->own, from->at, d->group, d->bytes, d->links->flow_ps);
-    const ds_protocol *f = fastest(from, &flow, copied);
+    const ds_protocol *f = fastest(from, &flow, d->group, copied);
     int64_t copy;
     DS_TRY(ds_ps_from_seconds(copy_ps(f, copied) / (double)DS_PS_PER_S, &copy, err));
     *out = (ds_coll_cost){.step_ps = f->step_ps,
@@ -399,13 +409,14 @@ static bool says_times(const ds_profiles *p, const ds_coll_fit *f) {
 
 /* Is the size beyond those of the fit's rows, and some protocol made for it? */
 static bool is_for_protocols(const ds_profiles *p, const ds_coll_fit *f, const protocols *fast,
-                             double bytes) {
+                             const demand *d) {
+    double bytes = d->as;
     run rows = rows_of(p, f);
     if (!rows.n) return false;
     if (bytes >= (double)rows.at[0].bytes && bytes <= (double)rows.at[rows.n - 1].bytes)
         return false;
     for (uint32_t i = 0; i < fast->n; i++)
-        if (is_used_for(&fast->at[i], bytes)) return true;
+        if (is_used_for(&fast->at[i], d->group, bytes)) return true;
     return false;
 }
 
@@ -493,7 +504,7 @@ static ds_status try_terms(const ds_profiles *p, uint32_t profile, const ds_coll
     if (explain && own != of)
         ds_buf_printf(explain, "  no rows; as %s of %.0f bytes\n", of->name, as);
     if (fast.n && (!f || (fast.ratio <= SAME_KIND_OF_LINK &&
-                          (!timed || is_for_protocols(p, f, &fast, as))))) {
+                          (!timed || is_for_protocols(p, f, &fast, &d))))) {
         DS_TRY(terms_of_protocols(&fast, &d, out, explain, err));
         out->holds_compute = f && on.is_here && f->holds_compute;
         return DS_OK;

@@ -583,6 +583,8 @@ static const column protocol_columns[] = {
     {"e", "e", CELL_REAL, false, 0},
     {"least_bytes", "least_bytes", CELL_INT, false, 0},
     {"most_bytes", "most_bytes", CELL_INT, false, 0},
+    {"least_group", "least_group", CELL_INT, true, 0},
+    {"most_group", "most_group", CELL_INT, true, 0},
     {"group_least", "group_least", CELL_INT, true, 0},
     {"group_most", "group_most", CELL_INT, true, 0},
     {"nodes_least", "nodes_least", CELL_INT, true, 0},

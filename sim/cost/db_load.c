@@ -453,6 +453,8 @@ static ds_status take_protocol(loader *l, sqlite3_stmt *row) {
     for (int k = 0; k < DS_SEEN_COUNT; k++)
         f.seen[k] =
             (ds_seen){sqlite3_column_int64(row, 13 + 2 * k), sqlite3_column_int64(row, 14 + 2 * k)};
+    f.least_group = sqlite3_column_int64(row, 21);
+    f.most_group = sqlite3_column_int64(row, 22);
     DS_PUSH(l->arena, &l->p->protocols, f);
     return DS_OK;
 }
@@ -639,7 +641,8 @@ static ds_status load_tables(loader *l) {
                 "SELECT profile, collective, link_bytes_per_s, protocol, launch_ps, step_ps,"
                 " copy_bytes_per_s, e, least_bytes, most_bytes, basis, source, p90_error,"
                 " link_least_bytes_per_s, link_most_bytes_per_s, nodes_least, nodes_most,"
-                " group_least, group_most, size_least, size_most FROM collective_protocol",
+                " group_least, group_most, size_least, size_most, least_group, most_group"
+                " FROM collective_protocol",
                 take_protocol);
 }
 

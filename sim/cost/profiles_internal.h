@@ -7,7 +7,7 @@
 #include "sim/cost/gemm.h"
 
 /* Must equal schema.sql's. */
-#define DS_PROFILES_VERSION "11"
+#define DS_PROFILES_VERSION "12"
 
 typedef struct ds_alias {
     const char *name;  /* as written */
@@ -110,6 +110,7 @@ typedef struct ds_protocol {
     int64_t link_bytes_per_s, launch_ps, step_ps;
     int64_t copy_bytes_per_s;        /* 0: free */
     int64_t least_bytes, most_bytes; /* sizes that it is used for; 0: without an end */
+    int64_t least_group, most_group; /* groups; 0: without an end */
     double e;
     ds_seen seen[DS_SEEN_COUNT];
     ds_cost_spread spread;

@@ -98,6 +98,8 @@ static const ds_cost_range ranges[] = {
     {"collective_protocol", "e", 1e-6, 1, false, false},
     {"collective_protocol", "least_bytes", 0, MOST, true, false},
     {"collective_protocol", "most_bytes", 0, MOST, true, false},
+    {"collective_protocol", "least_group", 0, MOST, true, false},
+    {"collective_protocol", "most_group", 0, MOST, true, false},
     {"collective_protocol", "link_least_bytes_per_s", 0, MOST, true, true},
     {"collective_protocol", "link_most_bytes_per_s", 0, MOST, true, true},
     {"collective_protocol", "nodes_least", 0, MOST, true, false},

@@ -59,28 +59,43 @@ ds_status fit__link_of(const fit_coll *f, uint32_t line, int64_t *bytes_per_s, d
     return fit_rate(&f->csv, line, "link_gb_per_s", bytes_per_s, err);
 }
 
-/* Are two rows of the file protocols of the same collective and link? */
+/* The groups that a row of the file is for; most = HUGE_VAL: without an end. */
+static void window_of(const fit_coll *f, uint32_t line, double *least, double *most) {
+    uint32_t low = ds_csv_find(&f->csv, "least_group"), high = ds_csv_find(&f->csv, "most_group");
+    const char **cells = f->csv.rows.at[line].cells;
+    *least = low == DS_CSV_NO_COLUMN ? 0 : strtod(cells[low], NULL);
+    *most = high == DS_CSV_NO_COLUMN ? 0 : strtod(cells[high], NULL);
+    if (*most == 0) *most = HUGE_VAL;
+}
+
+/* Are two rows of the file protocols of the same collective, link and groups? */
 static ds_status are_together(const fit_coll *f, uint32_t a, uint32_t b, bool *out, ds_error *err) {
     const char *one, *other;
     int64_t first, second;
+    double least[2], most[2];
+    window_of(f, a, &least[0], &most[0]);
+    window_of(f, b, &least[1], &most[1]);
     DS_TRY(fit_cell(&f->csv, a, "collective", &one, err));
     DS_TRY(fit_cell(&f->csv, b, "collective", &other, err));
     DS_TRY(fit__link_of(f, a, &first, err));
     DS_TRY(fit__link_of(f, b, &second, err));
-    *out = strcmp(one, other) == 0 && first == second;
+    *out = strcmp(one, other) == 0 && first == second && least[0] == least[1] && most[0] == most[1];
     return DS_OK;
 }
 
-/* The protocols on the links nearest to the row's. */
+/* The protocols for the row's group on the links nearest to the row's. */
 static ds_status find_protocols(const fit_coll *f, fit_row *r, ds_error *err) {
     double best = HUGE_VAL;
     r->first = UINT32_MAX;
     for (uint32_t i = 0; i < f->csv.rows.n; i++) {
         const char *collective;
         int64_t link;
+        double least, most, group = r->measured->request.n;
+        window_of(f, i, &least, &most);
         DS_TRY(fit_cell(&f->csv, i, "collective", &collective, err));
         DS_TRY(fit__link_of(f, i, &link, err));
         if (strcmp(collective, ds_op_name(r->measured->request.op)) != 0) continue;
+        if (group < least || group > most) continue;
         double off = fabs(log((double)link / (double)r->links.slowest_bytes_per_s));
         if (off >= best) continue;
         best = off;
@@ -89,10 +104,11 @@ static ds_status find_protocols(const fit_coll *f, fit_row *r, ds_error *err) {
     return DS_OK;
 }
 
-static ds_status read_rows(fit_coll *f, const char *table, ds_error *err) {
+static ds_status read_rows(fit_coll *f, const char *folder, const char *table, ds_error *err) {
     ds_csv csv;
     ds_measured *measured;
     DS_TRY(ds_csv_read(table, &csv, err));
+    DS_TRY(fit__of_device(f, folder, &csv, err));
     f->n = csv.rows.n;
     ds_status status =
         ds_measured_read(&csv, ds_topo_n_devices(f->topo), &f->arena, &measured, err);
@@ -368,6 +384,19 @@ static void add_variable(fit_coll *f, int kind, uint32_t protocol) {
     f->protocol[f->n_variables++] = protocol;
 }
 
+/* Are all fitted rows of the set over one group? Then launch and steps cannot be told apart, and a
+ * step stays as the file has it. */
+static bool has_one_group(const fit_coll *f) {
+    uint32_t group = 0;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const fit_row *r = &f->rows[i];
+        if (r->first != f->first || !fit__is_fitted(r)) continue;
+        if (group && group != r->measured->request.n) return false;
+        group = r->measured->request.n;
+    }
+    return true;
+}
+
 /* Which constants are free, and what the file has for them. */
 ds_status fit__variables(fit_coll *f, double *in_file, ds_error *err) {
     f->n_variables = 0;
@@ -375,7 +404,7 @@ ds_status fit__variables(fit_coll *f, double *in_file, ds_error *err) {
         for (int kind = 0; kind < N_KINDS; kind++) {
             double value;
             DS_TRY(fit_number(&f->csv, f->first + p, kinds[kind].column, &value, err));
-            if (value == 0 || (kind == COPY && p)) continue;
+            if (value == 0 || (kind == COPY && p) || (kind == STEP && has_one_group(f))) continue;
             in_file[f->n_variables] = value;
             add_variable(f, kind, kind == COPY ? UINT32_MAX : p);
         }
@@ -550,7 +579,7 @@ ds_status fit__each_set(fit_coll *f, ds_status (*visit)(fit_coll *f, ds_error *e
 
 static ds_status read_all(fit_coll *f, const char *folder, const char *table, ds_error *err) {
     ds_buf text = {0};
-    DS_TRY(read_rows(f, table, err));
+    DS_TRY(read_rows(f, folder, table, err));
     ds_status status = read_table(f, folder, &text, err);
     if (status == DS_OK) status = load_profile(f, folder, &text, err);
     ds_buf_deinit(&text);

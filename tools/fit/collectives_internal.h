@@ -65,6 +65,11 @@ ds_status fit__search(fit_coll *f, const double *in_file, double *best, double *
 /* Calls `visit` with f->first and f->n_protocols set to each set of protocols that has rows. */
 ds_status fit__each_set(fit_coll *f, ds_status (*visit)(fit_coll *f, ds_error *err), ds_error *err);
 
+/* device_rows.c: of a table of many devices (tests/data/ops/collectives.csv) the rows of the
+ * folder's device that lie in one island of the topology, as tables of one machine have them; other
+ * tables as they are. */
+ds_status fit__of_device(const fit_coll *f, const char *folder, ds_csv *csv, ds_error *err);
+
 /* left_out.c: what the fitted rows of the protocols in question had, into the table; true in
  * *differs where the table says something else. */
 ds_status fit__set_seen(fit_coll *f, bool *differs, ds_error *err);
