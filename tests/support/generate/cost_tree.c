@@ -19,6 +19,7 @@ static const char *const files[] = {"schema.sql",
                                     "p/ops.csv",
                                     "p/efficiency.csv",
                                     "p/gemm_fits.csv",
+                                    "p/attention_fits.csv",
                                     "p/collectives.csv",
                                     "p/collective_fits.csv",
                                     "p/collective_protocols.csv"};
