@@ -39,6 +39,7 @@ static void set_plain(ds_unit *unit) {
     for (uint32_t i = 0; i < n; i++) {
         const ds_knob *line = ds_scenario_knob(presets[i].section, presets[i].key);
         if (strcmp(presets[i].section, "strategy") != 0) continue;
+        if (line->kind == DS_KNOB_QUANTITY) continue; /* buckets: the small step reduces nothing */
         ds_attr plain = word(unit, line->initial);
         if (line->kind == DS_KNOB_INT) plain = number(unit, strtoll(line->initial, NULL, 10));
         if (line->kind == DS_KNOB_BOOL)
