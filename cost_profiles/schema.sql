@@ -176,6 +176,14 @@ CREATE TABLE gemm_fit (
     e_memory        REAL NOT NULL CHECK (e_memory > 0),
     overlap         REAL NOT NULL CHECK (overlap >= 0 AND overlap <= 1),
     launch_us       REAL NOT NULL CHECK (launch_us >= 0),
+    format          TEXT NOT NULL DEFAULT '', -- of the scales of a narrow dtype
+    resident        INTEGER CHECK (resident >= 0), -- tiles a processor; 0: the older form
+    lone            REAL CHECK (lone >= 0),
+    cut_us          REAL CHECK (cut_us >= 0),
+    sag             REAL CHECK (sag >= 0),
+    sag_us          REAL CHECK (sag_us >= 0),
+    convert_us      REAL CHECK (convert_us >= 0), -- of operands converted before the product:
+    convert_gb_per_s REAL CHECK (convert_gb_per_s >= 0), -- convert_us + bytes moved / this
     w_min           REAL NOT NULL CHECK (w_min > 0),
     w_max           REAL NOT NULL CHECK (w_max >= w_min),
     n               INTEGER NOT NULL CHECK (n >= 0),
@@ -194,7 +202,7 @@ CREATE TABLE gemm_fit (
     ratio_p95       REAL CHECK (ratio_p95 > 0),
     basis           TEXT NOT NULL CHECK (basis <> ''),
     source          INTEGER NOT NULL REFERENCES source (id),
-    PRIMARY KEY (profile, dtype)
+    PRIMARY KEY (profile, dtype, format)
 ) STRICT;
 
 -- Fused attention by blocks and waves (sim/cost/attention.h has the formula). w is FLOP.

@@ -49,6 +49,14 @@ static double busy_of(const ds_cost_query *q, const ds_cost *cost) {
     return share < 1 ? share : 1;
 }
 
+/* Of the part of the clock, what the fit of the op has not counted: a long product sagged while it
+ * was measured, and the clock of a limit is where sagging ends. */
+static int64_t beyond_sag(int64_t part, const ds_cost *cost) {
+    if (!cost->sagged_ppb) return part;
+    if (part >= cost->sagged_ppb) return WHOLE;
+    return (int64_t)((ds_i128)part * WHOLE / cost->sagged_ppb);
+}
+
 /* The part of its clock that the op keeps. */
 static int64_t part_of(const ds_cost_query *q, int64_t clock_ppb, int64_t power_mw,
                        const ds_cost *cost) {
@@ -59,7 +67,7 @@ static int64_t part_of(const ds_cost_query *q, int64_t clock_ppb, int64_t power_
     if (!ds_profiles_has(q->profiles, DS_TERM_CLOCKS)) return WHOLE;
     if ((peaks || generic) && clock_ppb != WHOLE) return clock_ppb;
     double busy = busy_of(q, cost);
-    if (generic) return ds_clock_part(clock, power_mw, busy);
+    if (generic) return beyond_sag(ds_clock_part(clock, power_mw, busy), cost);
     if (!power_mw) return WHOLE;
     int64_t capped = ds_clock_part(clock, power_mw, busy), part;
     if (peaks) return capped;

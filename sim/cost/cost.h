@@ -138,6 +138,7 @@ typedef struct ds_cost {
     bool extrapolated;     /* outside the fitted range, clamped at its end */
     ds_cost_spread spread; /* of a fitted one */
     int64_t clock_ppb;     /* part of the clock that ds_cost_clock left, in 10^-9; 0: whole */
+    int64_t sagged_ppb;    /* part of the clock that a fit left already; 0: whole */
 } ds_cost;
 
 /* What one device does. */

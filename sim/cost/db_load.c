@@ -313,7 +313,15 @@ static ds_status take_gemm(loader *l, sqlite3_stmt *row) {
                               .port = sqlite3_column_double(row, 8),
                               .e_memory = sqlite3_column_double(row, 9),
                               .overlap = sqlite3_column_double(row, 10),
-                              .launch_s = sqlite3_column_double(row, 11) * 1e-6};
+                              .launch_s = sqlite3_column_double(row, 11) * 1e-6,
+                              .resident = sqlite3_column_int64(row, 19),
+                              .lone = sqlite3_column_double(row, 20),
+                              .cut_s = sqlite3_column_double(row, 21) * 1e-6,
+                              .sag = sqlite3_column_double(row, 22),
+                              .sag_s = sqlite3_column_double(row, 23) * 1e-6};
+    f.format = text_at(l, row, 24);
+    f.convert_s = sqlite3_column_double(row, 25) * 1e-6;
+    f.convert_bytes_per_s = sqlite3_column_double(row, 26) * 1e9;
     f.w_min = sqlite3_column_double(row, 12);
     f.w_max = sqlite3_column_double(row, 13);
     f.basis = text_at(l, row, 14);
@@ -620,7 +628,8 @@ static ds_status load_tables(loader *l) {
     DS_TRY(each(l, "gemm_fit",
                 "SELECT profile, dtype, processors, flop_per_s, bytes_per_s, e_max, tail, prologue,"
                 " port, e_memory, overlap, launch_us, w_min, w_max, basis, source, ratio_p05,"
-                " ratio_p95, p90_error FROM gemm_fit",
+                " ratio_p95, p90_error, resident, lone, cut_us, sag, sag_us, format, convert_us,"
+                " convert_gb_per_s FROM gemm_fit ORDER BY rowid",
                 take_gemm));
     DS_TRY(each(l, "attention_fit",
                 "SELECT profile, kernel, direction, dtype, dim_least, dim_most, is_default,"

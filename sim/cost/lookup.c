@@ -273,11 +273,15 @@ static const ds_gemm_fit *gemm_of(const query *q) {
     const ds_fit *curve = best_fit(q, true);
     if (curve && strcmp(curve->op, q->class) != 0) return NULL;
     ds_dtype dtypes[] = {q->work->dtype, stand_in(q->kind, q->work->dtype)};
+    const ds_gemm_fit *first = NULL;
     for (int d = 0; d < 2; d++)
-        for (uint32_t i = 0; i < q->p->gemms.n; i++)
-            if (q->p->gemms.at[i].profile == q->profile && q->p->gemms.at[i].dtype == dtypes[d])
-                return &q->p->gemms.at[i];
-    return NULL;
+        for (uint32_t i = 0; i < q->p->gemms.n; i++) {
+            const ds_gemm_fit *f = &q->p->gemms.at[i];
+            if (f->profile != q->profile || f->dtype != dtypes[d]) continue;
+            if (!q->work->format || strcmp(f->format, q->work->format) == 0) return f;
+            if (!first) first = f;
+        }
+    return first;
 }
 
 /* How much of the word names the kernel: all of a kernel's name that the word is or begins with
@@ -428,9 +432,21 @@ static void sides(const query *q, bound *flop, bound *traffic) {
     if (bytes > 0) *traffic = bound_of(q, "memory", best_fit(q, false), bandwidth, bytes);
 }
 
+/* Of a byte of scale, the part of one element. */
+static double scale_bytes(const char *format) {
+    if (strcmp(format, "nvfp4") == 0) return 1.0 / 16;
+    return strcmp(format, "mxfp4") == 0 ? 1.0 / 32 : 0;
+}
+
+/* A product of fewer than 16 bits sums up to results of 16. */
+static ds_gemm_shape shape_of(const ds_work *w, const char *format) {
+    double bytes = ds_dtype_bits(w->dtype) / 8.0 + scale_bytes(format);
+    return (ds_gemm_shape){w->batch, w->m, w->n, w->k, bytes, bytes < 2 ? 2 : bytes};
+}
+
 static ds_status tiled(const query *q, const ds_gemm_fit *f, ds_cost *out) {
     const ds_work *w = q->work;
-    ds_gemm_shape shape = {w->batch, w->m, w->n, w->k, ds_dtype_bits(w->dtype) / 8.0};
+    ds_gemm_shape shape = shape_of(w, f->format);
     ds_gemm_choice choice;
     ds_gemm_model model = f->model;
     if (!ds_profiles_has(q->p, DS_TERM_LAUNCH)) model.launch_s = 0;
@@ -438,7 +454,8 @@ static ds_status tiled(const query *q, const ds_gemm_fit *f, ds_cost *out) {
     *out = (ds_cost){.origin = DS_COST_ROOFLINE,
                      .fitted = true,
                      .extrapolated = flop < f->w_min || flop > f->w_max,
-                     .spread = f->spread};
+                     .spread = f->spread,
+                     .sagged_ppb = choice.sag > 1 ? (int64_t)(1e9 / choice.sag) : 0};
     if (q->explain)
         ds_buf_printf(q->explain,
                       "  tiles: %" PRId64 " x %" PRId64 ", k in %" PRId64
@@ -513,6 +530,20 @@ void ds_cost_sides(const ds_profiles *profiles, uint32_t kind, uint32_t profile,
     *memory_s = traffic.seconds;
 }
 
+/* As fitted together with the products that follow. */
+static ds_status fitted_conversions(const query *q, const ds_gemm_fit *f, ds_cost *out) {
+    double bytes = (double)q->work->bytes_converted;
+    bool launches = ds_profiles_has(q->p, DS_TERM_LAUNCH);
+    if (q->explain) {
+        ds_buf_put(q->explain, "  memory: ");
+        ds_print_rate(f->convert_bytes_per_s, "B/s", q->explain);
+        ds_buf_printf(q->explain, " after %.4g us; %s [%s]\n", f->convert_s * 1e6, f->basis,
+                      f->source);
+    }
+    return ds_ps_from_seconds((launches ? f->convert_s : 0) + bytes / f->convert_bytes_per_s,
+                              &out->ps, q->err);
+}
+
 /* Conversions of a product's operands are kernels before it, bound by their bytes. */
 static ds_status add_conversions(const query *q, ds_cost *out) {
     ds_work work = {.kind = DS_WORK_MEMORY,
@@ -530,7 +561,11 @@ static ds_status add_conversions(const query *q, ds_cost *out) {
     if (q->explain)
         ds_buf_printf(q->explain, "  and operands converted, %" PRId64 " bytes moved:\n",
                       work.bytes_read);
-    DS_TRY(roofline(&cast, &more));
+    const ds_gemm_fit *gemm = gemm_of(q);
+    if (gemm && gemm->convert_bytes_per_s > 0)
+        DS_TRY(fitted_conversions(q, gemm, &more));
+    else
+        DS_TRY(roofline(&cast, &more));
     if (!ds_add_i64(out->ps, more.ps, &out->ps))
         return ds_error_set(q->err, DS_ERR_OVERFLOW, q->loc, "%s: a time beyond 2^63 ps", q->op);
     return DS_OK;

@@ -49,7 +49,10 @@ typedef struct ds_fit {
 typedef struct ds_gemm_fit {
     uint32_t profile;
     ds_dtype dtype;
+    const char *format; /* of a narrow dtype's scales: "" one a tensor, block, mx, nv */
     ds_gemm_model model;
+    /* Of operands that are converted before: a fixed time and a rate; 0: not fitted. */
+    double convert_s, convert_bytes_per_s;
     double w_min, w_max;
     ds_cost_spread spread;
     const char *basis, *source;

@@ -59,6 +59,13 @@ static const ds_cost_range ranges[] = {
     {"gemm_fit", "e_memory", LEAST, 1e200, false, false}, /* of rows that memory never holds up */
     {"gemm_fit", "overlap", 0, 1, false, false},
     {"gemm_fit", "launch_us", 0, MOST / 1e6, false, false},
+    {"gemm_fit", "resident", 0, 1024, true, true},
+    {"gemm_fit", "lone", 0, 1 / LEAST, false, true},
+    {"gemm_fit", "cut_us", 0, MOST / 1e6, false, true},
+    {"gemm_fit", "sag", 0, 1 / LEAST, false, true},
+    {"gemm_fit", "sag_us", 0, MOST / 1e6, false, true},
+    {"gemm_fit", "convert_us", 0, MOST / 1e6, false, true},
+    {"gemm_fit", "convert_gb_per_s", LEAST, MOST / 1e9, false, true},
     {"gemm_fit", "w_min", LEAST, MOST_WORK, false, false},
     {"gemm_fit", "w_max", LEAST, MOST_WORK, false, false},
     {"attention_fit", "dim_least", 1, 1e9, true, false},

@@ -34,7 +34,7 @@ static ds_status dim(tables *t, uint32_t row, const char *column, int64_t *out) 
 }
 
 static ds_status take_sample(tables *t, uint32_t row, double element_bytes, sample *s) {
-    ds_gemm_row r = {.shape.element_bytes = element_bytes};
+    ds_gemm_row r = {.shape = {.element_bytes = element_bytes, .result_bytes = element_bytes}};
     const char *m, *n, *k, *source;
     char name[128];
     DS_TRY(dim(t, row, "batch", &r.shape.batch));
@@ -145,7 +145,7 @@ static void print_fit(const char *dtype, const sample *s, const ds_gemm_fit_resu
 
 static void check_row(tables *t, const char *dtype, const sample *s, const ds_gemm_model *in_file,
                       const ds_gemm_fit_result *r) {
-    double loss = ds_gemm_loss(s->rows, s->n, in_file);
+    double loss = ds_gemm_loss(s->rows, s->n, in_file, &(ds_gemm_conversion){0});
     printf("products in %s: loss %.6g with the constants in the file, %.6g with the best\n", dtype,
            loss, r->loss);
     if (loss > r->loss * (1 + OFF)) t->n_off++;
@@ -154,20 +154,19 @@ static void check_row(tables *t, const char *dtype, const sample *s, const ds_ge
 static ds_status fit_row(tables *t, uint32_t row) {
     const char *dtype;
     double n;
-    ds_gemm_model start = {0};
+    ds_gemm_fit_start start = {.validate = t->mode != FIT_CHECK};
     ds_gemm_fit_result r;
     sample s = {0};
     DS_TRY(fit_number(&t->fits, row, "n", &n, t->err));
     if (!(n > 0)) return DS_OK;
     DS_TRY(fit_cell(&t->fits, row, "dtype", &dtype, t->err));
-    DS_TRY(read_start(t, row, &start));
+    DS_TRY(read_start(t, row, &start.model));
     ds_strtab_init(&s.shapes.names);
     ds_strtab_init(&s.families.names);
     ds_strtab_init(&s.sizes.names);
     ds_status status = collect_products(t, dtype, &s);
-    if (status == DS_OK)
-        status = ds_fit_gemm(s.rows, s.n, &start, t->mode != FIT_CHECK, &r, t->err);
-    if (status == DS_OK && t->mode == FIT_CHECK) check_row(t, dtype, &s, &start, &r);
+    if (status == DS_OK) status = ds_fit_gemm(s.rows, s.n, &start, &r, t->err);
+    if (status == DS_OK && t->mode == FIT_CHECK) check_row(t, dtype, &s, &start.model, &r);
     if (status == DS_OK && t->mode != FIT_CHECK) print_fit(dtype, &s, &r);
     if (status == DS_OK && t->mode == FIT_WRITE) status = write_row(t, row, &r, s.n);
     fit_groups_deinit(&s.shapes);

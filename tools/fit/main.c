@@ -2,6 +2,7 @@
  * committed numbers; this tool is how to arrive at them again). See cost_profiles/README.md. */
 #include "ir/base/arena.h"
 #include "tools/fit/fit.h"
+#include "tools/fit/products.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@ static int usage(void) {
     fputs(
         "usage: fit-profiles ops cost_profiles/NAME [--write | --check]\n"
         "       fit-profiles attention cost_profiles/NAME TABLE.csv [--write | --check]\n"
+        "       fit-profiles products TABLES cost_profiles/NAME [--write | --check]\n"
         "       fit-profiles collectives TOPOLOGY.dir cost_profiles/NAME TABLE.csv "
         "[--write | --check]\n"
         "       fit-profiles left-out TOPOLOGY.dir cost_profiles/NAME TABLE.csv\n"
@@ -24,6 +26,7 @@ static int usage(void) {
         "       the constants into efficiency.csv and gemm_fits.csv, --check fails if one of\n"
         "       efficiency.csv is off by more than 1 %, or other products fit 1 % better\n"
         "attention    fits attention by blocks and waves to measured kernels\n"
+        "products  fits gemm_fits.csv of a generic profile to TABLES/gemm.csv\n"
         "collectives  fits protocols to measured collectives\n"
         "left-out     predicts measured collectives by fits that did not see their links, nodes,\n"
         "             groups or sizes\n"
@@ -107,6 +110,8 @@ int main(int argc, char **argv) {
         status = fit_attention(argv[2], argv[3], mode, &err);
     else if (strcmp(argv[1], "memory") == 0 && argc > 4 && mode_of(argv[5], &mode))
         status = fit_memory(argv[2], argv[3], argv[4], mode, &err);
+    else if (strcmp(argv[1], "products") == 0 && argc > 3 && mode_of(argv[4], &mode))
+        status = fit_products(argv[2], (const char *const *)&argv[3], 1, mode, &err);
     else if (strcmp(argv[1], "steps") == 0 && argc == 4)
         status = fit_steps(argv[2], argv[3], &err);
     else if (strcmp(argv[1], "left-out") == 0 && argc == 5)

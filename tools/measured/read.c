@@ -139,6 +139,7 @@ void measured_part_product(measured_row *row, ds_dtype dtype, const int64_t bmnk
     w->flop = TIMES(2, w->batch, w->m, w->n, w->k);
     w->bytes_read = TIMES(w->batch, w->m + w->n, w->k, bits) / 8;
     w->bytes_written = TIMES(w->batch, w->m, w->n, out / 8);
+    w->format = row->format;
 }
 
 void measured_part_converts(measured_row *row) {

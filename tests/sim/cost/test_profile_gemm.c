@@ -22,7 +22,7 @@ static ds_gemm_model plain(void) {
 }
 
 static double seconds(const ds_gemm_model *m, int64_t rows, int64_t columns, int64_t k) {
-    ds_gemm_shape s = {1, rows, columns, k, 2};
+    ds_gemm_shape s = {1, rows, columns, k, 2, 2};
     return ds_gemm_seconds(m, &s, NULL);
 }
 
@@ -36,7 +36,7 @@ Test(gemm, tiles_that_divide_take_the_time_of_the_flops) {
     ds_gemm_model m = plain();
     near(seconds(&m, 256, 256, 64), 2.0 * 256 * 256 * 64 / 4e9, 1e-12, "256 x 256 x 64");
     near(seconds(&m, 1024, 512, 64), 2.0 * 1024 * 512 * 64 / 4e9, 1e-12, "1024 x 512 x 64");
-    ds_gemm_shape batch = {6, 128, 128, 64, 2};
+    ds_gemm_shape batch = {6, 128, 128, 64, 2, 2};
     near(ds_gemm_seconds(&m, &batch, NULL), 6 * 2.0 * 128 * 128 * 64 / 4e9, 1e-12, "a batch of 6");
 }
 
@@ -62,7 +62,7 @@ Test(gemm, a_last_wave_counts_as_the_tail_says) {
 Test(gemm, a_long_k_is_cut) {
     ds_gemm_model m = plain();
     ds_gemm_choice choice;
-    ds_gemm_shape s = {1, 16, 64, 4096, 2};
+    ds_gemm_shape s = {1, 16, 64, 4096, 2, 2};
     near(ds_gemm_seconds(&m, &s, &choice), 2.0 * 16 * 64 * 1024 / 1e9, 1e-12, "cut in four");
     cr_expect_eq(choice.cuts, 4, "%d cuts", (int)choice.cuts);
     m.bytes_per_s = 1; /* partial sums cost more than they bring */
@@ -90,7 +90,8 @@ Test(gemm, bounds_hold_on_random_shapes) {
                            .e_memory = 0.1 + ds_rng_uniform(&rng),
                            .overlap = ds_rng_uniform(&rng),
                            .launch_s = 1e-6};
-        ds_gemm_shape s = {pick(&rng, 4), pick(&rng, 3000), pick(&rng, 3000), pick(&rng, 9000), 2};
+        ds_gemm_shape s = {
+            pick(&rng, 4), pick(&rng, 3000), pick(&rng, 3000), pick(&rng, 9000), 2, 2};
         double t = ds_gemm_seconds(&m, &s, NULL);
         double flop = 2.0 * (double)(s.batch * s.m) * (double)(s.n * s.k);
         double bytes = 2.0 * (double)s.batch * (double)(s.m * s.k + s.k * s.n + s.m * s.n);
@@ -99,6 +100,41 @@ Test(gemm, bounds_hold_on_random_shapes) {
         m.launch_s += 5e-6;
         cr_assert_float_eq(ds_gemm_seconds(&m, &s, NULL) - t, 5e-6, 1e-12 + 1e-9 * t);
     }
+}
+
+/* Four processors that hold four tiles of 64 x 128 (as many results as of 256 x 128) each: 16 such
+ * tiles are one wave, of four tile times; one alone takes 4 (1 + lone)/(4 + lone) of them. Only one
+ * tile fits this small result better than 64 x 128: none, since smaller ones take more waves. */
+Test(gemm, processors_hold_several_tiles) {
+    ds_gemm_model m = plain();
+    m.resident = 4;
+    double tile = 2.0 * 16 * 64 * 64 / 1e9; /* 16 x 64, of which four at most are held */
+    near(seconds(&m, 16, 4 * 64, 64), tile, 1e-12, "one tile each, none slower alone");
+    m.lone = 2;
+    near(seconds(&m, 16, 4 * 64, 64), tile * 4 * 3 / 6, 1e-12, "alone");
+    near(seconds(&m, 16, 16 * 64, 64), tile * 4, 1e-12, "four each");
+    near(seconds(&m, 16, 20 * 64, 64), tile * (4 + 4 * 3.0 / 6), 1e-12, "four, then one");
+    m.tail = 0.5;
+    near(seconds(&m, 16, 20 * 64, 64), tile * (0.5 * 5 + 0.5 * (4 + 4 * 3.0 / 6)), 1e-12, "tail");
+}
+
+/* Cuts by three, and a launch for adding up; a product as long as sag_s loses half of sag. */
+Test(gemm, cuts_cost_and_clocks_sag) {
+    ds_gemm_model m = plain();
+    ds_gemm_choice choice;
+    m.resident = 1;
+    ds_gemm_shape s = {1, 16, 64, 1536, 2, 2};
+    double third = 2.0 * 16 * 64 * 512 / 1e9;
+    near(ds_gemm_seconds(&m, &s, &choice), third, 1e-12, "cut in three");
+    cr_expect_eq(choice.cuts, 3, "%d cuts", (int)choice.cuts);
+    m.cut_s = third;
+    near(ds_gemm_seconds(&m, &s, &choice), 2 * third, 1e-12, "and added up");
+    m.launch_s = third;
+    m.sag = 0.2;
+    m.sag_s = 3 * third;
+    near(ds_gemm_seconds(&m, &s, NULL), 3 * third * 1.1, 1e-12, "a sagging clock");
+    m.resident = 0;
+    cr_expect(!ds_gemm_model_is_valid(&m), "constants of a form that does not hold");
 }
 
 /* ---- the fit ---- */
@@ -120,20 +156,20 @@ Test(gemm, the_fit_finds_what_the_rows_were_made_with) {
     for (uint32_t i = 0; i < N_ROWS; i++) {
         uint32_t shape = i % 20, size = i / 20;
         rows[i] = (ds_gemm_row){
-            .shape = {1, 1 << size, 512 + 640 * (shape % 5), 1024 + 768 * (shape / 5), 2},
+            .shape = {1, 1 << size, 512 + 640 * (shape % 5), 1024 + 768 * (shape / 5), 2, 2},
             .shape_group = shape,
             .family = shape / 5,
             .size = size};
         rows[i].seconds = ds_gemm_seconds(&known, &rows[i].shape, NULL);
     }
-    ds_gemm_model start = known;
-    start.e_max = 0.5;
-    start.tail = 0.9;
-    start.prologue = 20;
-    start.launch_s = 2e-6;
+    ds_gemm_fit_start start = {.model = known, .validate = true};
+    start.model.e_max = 0.5;
+    start.model.tail = 0.9;
+    start.model.prologue = 20;
+    start.model.launch_s = 2e-6;
     ds_gemm_fit_result r;
     ds_error err;
-    cr_assert_eq(ds_fit_gemm(rows, N_ROWS, &start, true, &r, &err), DS_OK, "%s", err.message);
+    cr_assert_eq(ds_fit_gemm(rows, N_ROWS, &start, &r, &err), DS_OK, "%s", err.message);
     cr_expect_lt(r.seen.median, 0.01, "median %g", r.seen.median);
     cr_expect_lt(r.seen.p90, 0.03, "p90 %g", r.seen.p90);
     cr_expect_lt(r.shape.p90, 0.04, "p90 of shapes left out %g", r.shape.p90);
@@ -146,15 +182,15 @@ Test(gemm, the_fit_finds_what_the_rows_were_made_with) {
 
 Test(gemm, fits_of_few_or_impossible_rows_are_refused) {
     ds_gemm_row rows[40] = {0};
-    ds_gemm_model start = plain();
+    ds_gemm_fit_start start = {.model = plain()};
     ds_gemm_fit_result r;
     ds_error err;
-    cr_expect_eq(ds_fit_gemm(rows, 27, &start, false, &r, &err), DS_ERR_VALUE);
+    cr_expect_eq(ds_fit_gemm(rows, 27, &start, &r, &err), DS_ERR_VALUE);
     cr_expect_str_eq(err.message,
                      "27 rows are too few to fit the 7 constants of products: 28 are needed");
-    cr_expect_eq(ds_fit_gemm(rows, 40, &start, false, &r, &err), DS_ERR_VALUE);
-    start.tail = 2;
-    cr_expect_eq(ds_fit_gemm(rows, 40, &start, false, &r, &err), DS_ERR_VALUE);
+    cr_expect_eq(ds_fit_gemm(rows, 40, &start, &r, &err), DS_ERR_VALUE);
+    start.model.tail = 2;
+    cr_expect_eq(ds_fit_gemm(rows, 40, &start, &r, &err), DS_ERR_VALUE);
 }
 
 /* ---- the committed constants ---- */
@@ -201,8 +237,12 @@ static void check_profile(const char *profile) {
     uint32_t n = 0, class = ds_csv_find(&ops, "class");
     for (uint32_t i = 0; i < ops.rows.n; i++) {
         if (strcmp(ops.rows.at[i].cells[class], "gemm") != 0) continue;
-        ds_gemm_shape s = {(int64_t)number(&ops, i, "batch"), (int64_t)number(&ops, i, "m"),
-                           (int64_t)number(&ops, i, "n"), (int64_t)number(&ops, i, "k"), 2};
+        ds_gemm_shape s = {(int64_t)number(&ops, i, "batch"),
+                           (int64_t)number(&ops, i, "m"),
+                           (int64_t)number(&ops, i, "n"),
+                           (int64_t)number(&ops, i, "k"),
+                           2,
+                           2};
         double us = 1e6 * ds_gemm_seconds(&m, &s, NULL);
         errors[n++] = fabs(us / number(&ops, i, "time_us") - 1);
     }

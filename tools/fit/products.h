@@ -1,0 +1,29 @@
+/* Published products (tests/data/ops/gemm.csv) as fits of generic profiles. */
+#ifndef DS_TOOLS_FIT_PRODUCTS_H
+#define DS_TOOLS_FIT_PRODUCTS_H
+
+#include "ir/core/ir.h"
+#include "tools/fit/fit.h"
+
+/* What a dtype of the tables is. */
+typedef struct fit_product_format {
+    const char *name; /* in the tables */
+    ds_dtype dtype;
+    const char *format;     /* in gemm_fits.csv */
+    double element_bytes;   /* with the scales */
+    double converted_bytes; /* moved by the conversion of an element of the activation */
+} fit_product_format;
+
+#define FIT_N_PRODUCT_FORMATS 5
+extern const fit_product_format fit_product_formats[FIT_N_PRODUCT_FORMATS];
+
+/* Was the kernel timed with operands converted before? Else the time holds the activation's. */
+bool fit_is_converted_before(const char *kernel);
+
+/* Fits gemm_fits.csv of each generic profile's folder to the rows of its device in
+ * TABLES/gemm.csv. FIT_CHECK: DS_ERR_DATA if the errors of the constants in the file are others than
+ * the file says, or other constants fit over 1 % better. */
+ds_status fit_products(const char *tables, const char *const *folders, uint32_t n, fit_mode mode,
+                       ds_error *err);
+
+#endif
