@@ -206,6 +206,22 @@ Test(cost_collective, protocols_have_their_sizes) {
     cr_expect_eq(terms("broadcast", 4, 1001).launch_ps, 9000000);
 }
 
+/* Switches that add up serve a whole node: its protocol is for 8 and more, others for less. */
+Test(cost_collective, protocols_have_their_groups) {
+    ds_profiles_free(p);
+    cost_tree_put(&tree, "p/collective_protocols.csv",
+                  "collective,link_gb_per_s,protocol,launch_us,step_us,copy_gb_per_s,e,least_bytes,"
+                  "most_bytes,least_group,most_group,n,median_error,p90_error,basis,source\n"
+                  "all_to_all,50,few,5,0,0,0.5,0,0,0,7,0,,,assumed: a test,s\n"
+                  "all_to_all,50,small,9,0,0,0.75,0,1000,8,0,0,,,assumed: a test,s\n");
+    p = cost_tree_load(&tree);
+    cr_expect_eq(with_flow(2, 100, LINK, 0).launch_ps, 5000000);
+    cr_expect_eq(with_flow(7, 100, LINK, 0).launch_ps, 5000000);
+    cr_expect_eq(with_flow(8, 100, LINK, 0).launch_ps, 9000000, "few is faster, and for fewer");
+    cr_expect_eq(with_flow(64, 100, LINK, 0).launch_ps, 9000000);
+    cr_expect_eq(with_flow(8, 1001, LINK, 0).launch_ps, 9000000, "its group before its size");
+}
+
 /* The row of broadcast has no times of its own: they are its protocols', and it holds compute. */
 Test(cost_collective, a_row_may_say_nothing_of_times) {
     ds_coll_cost cost = on_links("broadcast", 2, 1000, LINK);
