@@ -164,10 +164,6 @@ static ds_status check_model(const val_row *row, const val_testbed *t, ds_error 
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
                             "%s: products narrower than the activations between them",
                             row->precision);
-    if (!val_scenario_knows(row, t))
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
-                            "recompute = selective-op: the order of products of %s is not known",
-                            row->model);
     if (row->known) return DS_OK;
     if (t->model != VAL_LLAMA && row->kv_heads != row->heads)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
@@ -190,6 +186,24 @@ static ds_status time_scenario(const val_job *job, ds_plan_ground *ground, const
     return status;
 }
 
+/* Layers are alike: where each K-th runs again, the step lies between the step without and the step
+ * with all of its layers again, in time and in memory. */
+static ds_status time_layers(const val_job *job, ds_plan_ground *ground, const val_row *row,
+                             const val_testbed *testbed, timing *out, ds_error *err) {
+    val_row kept = *row, again = *row;
+    timing all;
+    if (!row->every) return time_scenario(job, ground, row, testbed, VAL_TIME, out, err);
+    kept.recompute = "none";
+    again.recompute = "full";
+    DS_TRY(time_scenario(job, ground, &again, testbed, VAL_TIME, &all, err));
+    DS_TRY(time_scenario(job, ground, &kept, testbed, VAL_TIME, out, err));
+    double share = 1 / (double)row->every;
+    out->step_ps += (int64_t)(share * (double)(all.step_ps - out->step_ps));
+    out->peak_bytes -= (int64_t)(share * (double)(out->peak_bytes - all.peak_bytes));
+    out->fits = out->peak_bytes <= out->capacity_bytes || !out->capacity_bytes;
+    return DS_OK;
+}
+
 /* What the row's published recipe keeps in memory. Layers are alike, so with the activations of some
  * at hosts the peak lies between those of none and of all. */
 static ds_status keep_recipe(const val_job *job, ds_plan_ground *ground, const val_row *row,
@@ -210,12 +224,12 @@ static ds_status keep_recipe(const val_job *job, ds_plan_ground *ground, const v
 static ds_status time_row(const val_job *job, ds_plan_ground *ground, const val_row *row,
                           const val_testbed *testbed, val_prediction *p, ds_error *err) {
     timing t;
-    DS_TRY(time_scenario(job, ground, row, testbed, VAL_TIME, &t, err));
+    DS_TRY(time_layers(job, ground, row, testbed, &t, err));
     if (testbed->gathers_ahead && row->zero == 1) {
         val_testbed in_turn = *testbed;
         timing sharded;
         in_turn.gathers_ahead = false;
-        DS_TRY(time_scenario(job, ground, row, &in_turn, VAL_TIME, &sharded, err));
+        DS_TRY(time_layers(job, ground, row, &in_turn, &sharded, err));
         sharded.step_ps = t.step_ps;
         t = sharded;
     }

@@ -95,12 +95,85 @@ static const char *word_of(const reader *in, const char *column, const char *con
     return text;
 }
 
+/* Schedules by the tables' and the frameworks' names (torch/distributed/pipelining/schedules.py). */
+static const char *generator_of(const char *schedule) {
+    static const char *const names[][2] = {{"1f1b", "1f1b"},
+                                           {"1f1b (DeepSpeed)", "1f1b"},
+                                           {"GPipe", "gpipe"},
+                                           {"interleaved", "interleaved"},
+                                           {"interleaved-1f1b", "interleaved"},
+                                           {"interleaved 1f1b", "interleaved"},
+                                           {"Interleaved1F1B", "interleaved"},
+                                           {"LoopedBFS", "breadth-first"},
+                                           {"ZBVZeroBubble", "zb-v"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcasecmp(schedule, names[i][0]) == 0) return names[i][1];
+    return NULL;
+}
+
+static const char *schedule_of(const reader *in) {
+    const char *text = text_of(in, "schedule");
+    in->row->generator = generator_of(text);
+    if (!is_blank(text) && !in->row->generator && strcasecmp(text, "FSDP") != 0)
+        complain(in, "schedule", "is no word that is known there");
+    return is_blank(text) ? "" : text;
+}
+
+/* "bf16 (fp32 grad accum)", "fp8 rowwise": a dtype, and words that say how the dtype is used. */
+static const char *precision_of(const reader *in) {
+    static const char *const dtypes[] = {"fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4", NULL};
+    static const char *const words[] = {"amp",     "cs",         "mx",        "grad",
+                                        "accum",   "linear",     "layers",    "row",
+                                        "rowwise", "tensorwise", "blockwise", NULL};
+    const char *text = text_of(in, "precision");
+    bool narrows = false, known = true;
+    for (const char *at = text; *at;) {
+        char word[16];
+        size_t n = strcspn(at, " \t()_-,;+");
+        snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : 0), at);
+        bool dtype = n && is_one_of(word, dtypes);
+        narrows |= dtype;
+        known &= !n || dtype || is_one_of(word, words);
+        at += n + (at[n] != 0);
+    }
+    if (is_blank(text)) return "";
+    if (!narrows || !known) complain(in, "precision", "is no word that is known there");
+    return text;
+}
+
+/* A whole layer in K runs again: "every 2nd layer", "selective (every 2nd layer)". */
+static const char *recompute_of(const reader *in, const char *const *words) {
+    const char *text = text_of(in, "recompute"), *at = text;
+    char rest[16] = "";
+    if (strncasecmp(text, "selective (", 11) == 0) at += 11;
+    if (sscanf(at, "every %5" SCNd64 "%15[a-z )]", &in->row->every, rest) == 2 &&
+        strstr(rest, " layer") && in->row->every > 0)
+        return text;
+    in->row->every = 0;
+    return word_of(in, "recompute", words);
+}
+
 /* A stage; FSDP shares out weights too, and says so alone or behind the stage: "3 (FSDP)",
- * "3 (HSDP, groups of 8)". */
+ * "3 (HSDP, groups of 8)", "2 (SHARD_GRAD_OP)", "1 (distributed optimizer)". */
 static int64_t zero_of(const reader *in) {
     const char *text = text_of(in, "zero_stage");
     char end = 0;
-    if (strcasecmp(text, "FSDP") == 0 || strcasecmp(text, "3 (FSDP)") == 0) return 3;
+    static const struct {
+        const char *text;
+        int64_t stage;
+    } names[] = {{"FSDP", 3},
+                 {"3 (FSDP)", 3},
+                 {"3 (FSDP1)", 3},
+                 {"3 (FSDP2)", 3},
+                 {"2 (FSDP)", 2},
+                 {"2 (SHARD_GRAD_OP)", 2},
+                 {"2 (FSDP, SHARD_GRAD_OP)", 2},
+                 {"1 (distributed optimizer)", 1},
+                 {"1 (distributed Adam)", 1},
+                 {"0 (DDP)", 0},
+                 {"DDP", 0}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcasecmp(text, names[i].text) == 0) return names[i].stage;
     if (sscanf(text, "3 (HSDP, groups of %5" SCNd64 "%c", &in->row->zero_group, &end) == 2 &&
         end == ')' && in->row->zero_group > 0)
         return 3;
@@ -161,8 +234,6 @@ static void read_mlp(const reader *in) {
 }
 
 void val_row_read(const ds_csv *csv, uint32_t index, val_row *out) {
-    static const char *const schedules[] = {
-        "1f1b", "1f1b (DeepSpeed)", "interleaved-1f1b", "interleaved", "FSDP", NULL};
     static const char *const recomputes[] = {"none",
                                              "full",
                                              "full (Remat=True)",
@@ -171,20 +242,6 @@ void val_row_read(const ds_csv *csv, uint32_t index, val_row *out) {
                                              "selective(attention)",
                                              "selective (attention)",
                                              "selective-op",
-                                             NULL};
-    static const char *const precisions[] = {"fp32",
-                                             "fp16",
-                                             "bf16",
-                                             "bf16 (fp32 grad accum)",
-                                             "amp_fp16",
-                                             "amp_bf16",
-                                             "amp_fp8",
-                                             "fp8",
-                                             "fp8-cs",
-                                             "fp8-mx",
-                                             "mxfp8",
-                                             "nvfp4",
-                                             "fp8 (linear layers)",
                                              NULL};
     const reader in = {csv, index, out};
 #define TEXT(column)   text_of(&in, column)
@@ -204,9 +261,9 @@ void val_row_read(const ds_csv *csv, uint32_t index, val_row *out) {
         .name = TEXT("case"),
         .stated = TEXT("layout_stated"),
     };
-    out->schedule = word_of(&in, "schedule", schedules);
-    out->recompute = word_of(&in, "recompute", recomputes);
-    out->precision = word_of(&in, "precision", precisions);
+    out->schedule = schedule_of(&in);
+    out->recompute = recompute_of(&in, recomputes);
+    out->precision = precision_of(&in);
     out->params_b = real_of(&in, "params_b", MAX_SIZE);
     out->layers = SIZE("layers");
     out->hidden = SIZE("hidden");

@@ -92,13 +92,10 @@ static ds_status check_size(const val_row *r, ds_error *err) {
                         r->params_b, r->layers, r->hidden, dense_params(r, 1) * 1e-9);
 }
 
-static bool is_interleaved(const val_row *r) {
-    return strncasecmp(r->schedule, "interleaved", 11) == 0;
-}
-
 static ds_status check_schedule(const val_row *r, ds_error *err) {
-    bool plain = strncasecmp(r->schedule, "1f1b", 4) == 0;
-    if ((plain && r->vpp > 1) || (is_interleaved(r) && r->vpp == 1))
+    bool plain = r->generator && (!strcmp(r->generator, "1f1b") || !strcmp(r->generator, "gpipe"));
+    bool interleaved = r->generator && strcmp(r->generator, "interleaved") == 0;
+    if ((plain && r->vpp > 1) || (interleaved && r->vpp == 1))
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
                             "schedule %s with %" PRId64 " chunk%s a stage", r->schedule, r->vpp,
                             r->vpp > 1 ? "s" : "");

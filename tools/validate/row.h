@@ -31,6 +31,8 @@ typedef struct val_row {
     int64_t gpus, gpus_per_node, dp, tp, pp, cp, ep, vpp, mbs, gbs;
     int64_t zero;                 /* -1: not stated */
     int64_t zero_group;           /* replicas that share out weights among them; 0: all */
+    int64_t every;                /* every so many layers run again; 0: as `recompute` says */
+    const char *generator;        /* the word of strategy.schedule; NULL: not stated */
     int64_t sp;                   /* -1: not stated, which counts as off */
     double memory_gb;             /* 0: not stated, or no number (OOM) */
     const val_known_model *known; /* NULL: the row has its dims itself */

@@ -112,7 +112,7 @@ static const char *model_entry(const val_row *r, const val_testbed *t) {
 }
 
 static int64_t padded_vocab(const val_row *r, const val_testbed *t) {
-    int64_t pad = 128 * r->tp;
+    int64_t pad = t->whole_vocab ? r->tp : 128 * r->tp;
     if (t->whole_vocab && r->tp == 1) return r->vocab;
     return (r->vocab + pad - 1) / pad * pad;
 }
@@ -159,31 +159,12 @@ static void put_sp(const val_row *r, const val_testbed *t, val_purpose purpose, 
     if (overlap && purpose == VAL_TIME) ds_buf_printf(out, ", tp_overlap = %s", overlap);
 }
 
-/* The ops that run again where every second product is kept, and attention: torchtitan's
- * _apply_ac_to_transformer_block counts the products of a block from 1, and computes those with even
- * numbers again, and all that is neither product nor attention (nor a collective). Products in the
- * order of the block: q, k, v, out, gate, up, down; of GPT qkv, out, fc1, fc2. */
-static const char *ops_again(val_model model) {
-    static const char *const ops[VAL_MODELS] = {
-        [VAL_LLAMA] = "\"n1\", \"k\", \"q_rot\", \"k_rot\", \"proj\", \"mid\", \"n2\", \"up\", "
-                      "\"act\", \"glu\"",
-        [VAL_GPT_FLASH] =
-            "\"ln1\", \"qkv_b\", \"q1\", \"k1\", \"v1\", \"q\", \"k\", \"v\", \"proj\", "
-            "\"proj_b\", \"proj_d\", \"mid\", \"ln2\", \"fc1_b\", \"act\""};
-    return ops[model];
-}
-
-bool val_scenario_knows(const val_row *r, const val_testbed *t) {
-    return strcasecmp(r->recompute, "selective-op") != 0 || (!r->known && ops_again(t->model));
-}
-
-static void put_recompute(const val_row *r, const val_testbed *t, val_purpose purpose,
-                          ds_buf *out) {
+static void put_recompute(const val_row *r, val_purpose purpose, ds_buf *out) {
     const char *modules = purpose >= VAL_FITS ? val_recipe_modules(r) : NULL;
     if (modules)
         ds_buf_printf(out, ", recompute = [%s]", modules);
     else if (strcasecmp(r->recompute, "selective-op") == 0)
-        ds_buf_printf(out, ", recompute = [%s]", ops_again(t->model));
+        ds_buf_put(out, ", recompute = selective_op");
     else if (strncasecmp(r->recompute, "full", 4) == 0)
         ds_buf_put(out, ", recompute = full");
     else if (strncasecmp(r->recompute, "sel", 3) == 0)
@@ -209,9 +190,11 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
     if (r->zero == 1 && (t->uneven || purpose == VAL_MEMORY))
         ds_buf_put(out, ", zero_uneven = true");
     put_sp(r, t, purpose, out);
-    if (r->vpp > 1)
-        ds_buf_printf(out, ", schedule = \"interleaved\", virtual_stages = %" PRId64, r->vpp);
-    put_recompute(r, t, purpose, out);
+    const char *order = r->vpp > 1 && !r->generator ? "interleaved" : r->generator;
+    if (r->pp > 1 && order && strcmp(order, "1f1b") != 0)
+        ds_buf_printf(out, ", schedule = \"%s\"", order);
+    if (r->vpp > 1) ds_buf_printf(out, ", virtual_stages = %" PRId64, r->vpp);
+    put_recompute(r, purpose, out);
     put_stage_layers(r, out);
     if (purpose == VAL_AT_HOST) ds_buf_put(out, ", offload = activations");
     ds_buf_put(out, " }\n");

@@ -23,9 +23,6 @@ typedef enum val_purpose {
     VAL_AT_HOST /* the same with the activations of all layers at hosts */
 } val_purpose;
 
-/* False: the row recomputes "selective-op" of a model whose list of products is not known. */
-bool val_scenario_knows(const val_row *row, const val_testbed *testbed);
-
 /* Appends the scenario of a complete row: its model on nodes of its GPUs. Of gbs / (mbs dp)
  * microbatches it has at most `max_microbatches` (0: all). */
 void val_scenario(const val_row *row, const val_testbed *testbed, val_purpose purpose,

@@ -58,8 +58,11 @@ static const machine *machine_of(const char *gpu) {
 
 /* "25 GB/s a GPU (assumed)", "400 Gb/s a GPU"; 0: blank. DS_ERR_UNSUPPORTED for other words. */
 static ds_status link_of(const char *column, const char *text, double *gb_per_s, ds_error *err) {
+    static const char *const technologies[] = {"NVLink", "NVSwitch", "xGMI", "InfiniBand", "RoCE"};
     *gb_per_s = 0;
     if (!text[strspn(text, " \t")]) return DS_OK;
+    for (size_t i = 0; i < sizeof technologies / sizeof *technologies; i++)
+        if (strcasecmp(text, technologies[i]) == 0) return DS_OK; /* the usual machine's rate */
     char *end;
     double value = strtod(text, &end);
     bool bytes = strncmp(end, " GB/s a GPU", 11) == 0, bits = strncmp(end, " Gb/s a GPU", 11) == 0;
@@ -101,20 +104,26 @@ static const stack stacks[] = {
     {"torchtitan",
      {.framework = "torchtitan",
       .zero = 4,
+      .gathers_ahead = true,
+      .sp = true,
       .narrow = true,
       .recompute = "selective-op",
       .precision = "bf16",
       .whole_vocab = true,
-      .basis = "pytorch/torchtitan torchtitan/config: FSDP over all, train_configs/llama3_8b.toml: "
-               "selective checkpointing of ops"}},
+      .basis =
+          "pytorch/torchtitan torchtitan/config: FSDP over all, train_configs/llama3_8b.toml: "
+          "selective checkpointing of ops; with a pipeline fsdp_reshard_after_forward \"default\" "
+          "is \"never\" and the last microbatch alone reduces gradients, in time as "
+          "Megatron's distributed optimizer"}},
     {"fms-fsdp",
      {.framework = "fsdp",
       .zero = 4,
+      .kernels = "compiled",
       .recompute = "none",
       .precision = "bf16",
       .whole_vocab = true,
       .basis = "foundation-model-stack/fms-fsdp fms_fsdp/config/training.py and policies: FSDP1, "
-               "bfloat16 for parameters and reductions"}},
+               "bfloat16 for parameters and reductions; use_torch_compile = True"}},
     {"NeMo-Framework-Launcher",
      {NEMO_FACTS, .model = VAL_GPT,
       .basis = "launcher_scripts/conf/training: distributed_fused_adam with overlap_grad_sync and "
@@ -152,6 +161,7 @@ static const stack stacks[] = {
                "userbuffers on AMD"}},
     {"TransformerEngine",
      {.framework = "none",
+      .kernels = "fused",
       .zero = 1,
       .narrow = true,
       .model = VAL_GPT_FLASH,
@@ -218,6 +228,7 @@ ds_status val_stack_testbed(const val_row *row, val_testbed *out, ds_error *err)
     if (mentions(row->notes, "async TP") || mentions(row->notes, "AsyncTP"))
         out->tp_overlap = out->narrow_tp_overlap = "ring";
     if (is_compiled(row, out)) out->kernels = "compiled";
+    if (out->kernels && mentions(row->notes, "eager")) out->kernels = "eager";
     return DS_OK;
 }
 

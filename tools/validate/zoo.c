@@ -74,6 +74,50 @@ static const val_known_model models[] = {
      .shared_params = GQA(2880, 64, 8, 64),
      .source = "NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/models/gpt_oss/"
                "gpt_oss_provider.py: GPTOSSProvider120B, window_size 128, every second layer"},
+    {.name = "GPT OSS 20B",
+     .entry = "gpt_oss",
+     .layers = 24,
+     .hidden = 2880,
+     .heads = 64,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .ffn = 2880,
+     .experts = 32,
+     .top = 4,
+     .vocab = 201088,
+     .layers_a_turn = 2,
+     .shared_params = GQA(2880, 64, 8, 64),
+     .source = "the same file, GPTOSSProvider20B"},
+    {.name = "Mixtral 8x7B",
+     .file = "mixtral",
+     .entry = "mixtral",
+     .with = ", capacity_percent = 100",
+     .layers = 32,
+     .hidden = 4096,
+     .heads = 32,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .ffn = 14336,
+     .experts = 8,
+     .top = 2,
+     .vocab = 32000,
+     .shared_params = GQA(4096, 32, 8, 128),
+     .source = "huggingface.co/mistralai/Mixtral-8x7B-v0.1 config.json; tokens spread evenly"},
+    {.name = "Mixtral 8x22B",
+     .file = "mixtral",
+     .entry = "mixtral",
+     .with = ", capacity_percent = 100",
+     .layers = 56,
+     .hidden = 6144,
+     .heads = 48,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .ffn = 16384,
+     .experts = 8,
+     .top = 2,
+     .vocab = 32768,
+     .shared_params = GQA(6144, 48, 8, 128),
+     .source = "huggingface.co/mistralai/Mixtral-8x22B-v0.1 config.json; tokens spread evenly"},
     /* 2.60e11 FLOP a token by its TFLOP/s and tokens/s, those "w/o MTP" 2.50e11 */
     {.name = "DeepSeekV3", .entry = "deepseek_v3_mtp", .more_turns = 1, DEEPSEEK_DIMS},
     {.name = "DeepSeekV3 (w/o MTP)", .entry = "deepseek_v3", DEEPSEEK_DIMS},
@@ -121,11 +165,20 @@ static const val_known_model models[] = {
          "offloads their activations"},
 };
 
+/* Letters and digits of the word are the first ones of the name: "GPT-OSS-20B", "gpt_oss 20b". */
+static bool is_called(const char *name, const char *word) {
+    for (;; name++, word++) {
+        name += strspn(name, " _-");
+        word += strspn(word, " _-");
+        if (!*word || strncasecmp(name, word, 1) != 0) return !*word;
+    }
+}
+
 const val_known_model *val_known_model_of(const char *name) {
     const val_known_model *best = NULL;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         size_t n = strlen(models[i].name);
-        if (strncasecmp(name, models[i].name, n) != 0) continue;
+        if (!is_called(name, models[i].name)) continue;
         if (!best || n > strlen(best->name)) best = &models[i];
     }
     return best;

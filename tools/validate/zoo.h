@@ -8,11 +8,12 @@
 #include "ir/base/str.h"
 
 typedef struct val_known_model {
-    const char *name;    /* a row's model begins so, without case; the longest counts */
-    const char *refused; /* why there is no scenario; NULL: there is one */
-    const char *file;    /* of scenarios/models, without .dir; NULL: moe */
-    const char *entry;   /* function of it */
-    const char *with;    /* more of its params, as ", dense = 3"; NULL: none */
+    const char
+        *name; /* a row's model begins so, but for case, blanks, - and _; the longest counts */
+    const char *refused;                    /* why there is no scenario; NULL: there is one */
+    const char *file;                       /* of scenarios/models, without .dir; NULL: moe */
+    const char *entry;                      /* function of it */
+    const char *with;                       /* more of its params, as ", dense = 3"; NULL: none */
     const char *entry_4_bits, *with_4_bits; /* with products of 4 bits; NULL: the same */
     int64_t layers, hidden, heads, kv_heads, head_dim, ffn, experts, top, vocab;
     int64_t layers_a_turn; /* of the model's loops; 0: one */
