@@ -16,8 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RESIDENT 4 /* tiles of a processor; more fit no device better */
-#define OFF      0.01
+#define RESIDENT 4     /* tiles of a processor; more fit no device better */
+#define NO_SAG_S 1e3   /* a clock that falls after minutes fell in no row */
+#define OFF      0.001 /* of an error */
 
 /* ---- what the tables call things ---- */
 
@@ -115,7 +116,8 @@ static ds_status collect(table *t, uint32_t kind, const fit_product_format *form
         DS_TRY(fit_cell(&t->csv, i, "kernel", &kernel, t->err));
         DS_TRY(fit_cell(&t->csv, i, "operands", &operands, t->err));
         DS_TRY(fit_cell(&t->csv, i, "split", &split, t->err));
-        if (strcmp(split, "calib") != 0 || strcmp(dtype, format->name) != 0 || is_sustained(operands) || is_host_bound(kernel))
+        if (strcmp(split, "calib") != 0 || strcmp(dtype, format->name) != 0 ||
+            is_sustained(operands) || is_host_bound(kernel))
             continue;
         if (!last || strcmp(last, device) != 0) of_kind = is_of_kind(t, device, kind);
         last = device;
@@ -216,10 +218,11 @@ static void put_row(ds_buf *out, const fit_product_format *format, const ds_gemm
     const ds_gemm_model *m = &r->model;
     const double constants[] = {m->e_max,    m->tail,    m->prologue,      m->port,
                                 m->e_memory, m->overlap, m->launch_s * 1e6};
+    bool sags = m->sag_s < NO_SAG_S;
     const double form[] = {m->lone,
                            m->cut_s * 1e6,
-                           m->sag,
-                           m->sag_s * 1e6,
+                           sags ? m->sag : 0,
+                           sags ? m->sag_s * 1e6 : 0,
                            r->conversion.seconds * 1e6,
                            r->conversion.bytes_per_s / 1e9,
                            r->w_min,
@@ -299,6 +302,89 @@ static ds_status read_folder(table *t, const char *path, folder *out) {
     return status;
 }
 
+/* ---- the constants of the file ---- */
+
+static ds_status read_constants(table *t, const ds_csv *fits, uint32_t row, ds_gemm_model *m,
+                                ds_gemm_conversion *conversion) {
+    double v[17] = {0};
+    static const char *const columns[17] = {
+        "processors", "flop_giga_per_s", "memory_gb_per_s", "e_max",    "tail", "prologue", "port",
+        "e_memory",   "overlap",         "launch_us",       "resident", "lone", "cut_us",   "sag",
+        "sag_us",     "convert_us",      "convert_gb_per_s"};
+    for (int i = 0; i < 17; i++) {
+        const char *cell;
+        DS_TRY(fit_cell(fits, row, columns[i], &cell, t->err));
+        if (*cell) DS_TRY(fit_number(fits, row, columns[i], &v[i], t->err));
+    }
+    *m = (ds_gemm_model){(int64_t)v[0],  v[1] * 1e9, v[2] * 1e9,   v[3],  v[4],
+                         v[5],           v[6],       v[7],         v[8],  v[9] * 1e-6,
+                         (int64_t)v[10], v[11],      v[12] * 1e-6, v[13], v[14] * 1e-6};
+    *conversion = (ds_gemm_conversion){v[15] * 1e-6, v[16] * 1e9};
+    return DS_OK;
+}
+
+static ds_status check_row(table *t, const ds_csv *fits, uint32_t row, const sample *s) {
+    ds_gemm_model m;
+    ds_gemm_conversion conversion;
+    double stated[2], *predicted = ds_xcalloc(s->n + 1, sizeof *predicted);
+    double *measured = ds_xcalloc(s->n + 1, sizeof *measured);
+    ds_status status = read_constants(t, fits, row, &m, &conversion);
+    for (uint32_t i = 0; i < s->n && status == DS_OK; i++) {
+        predicted[i] = ds_gemm_row_seconds(&s->rows[i], &m, &conversion);
+        measured[i] = s->rows[i].seconds;
+    }
+    if (status == DS_OK) status = fit_number(fits, row, "median_error", &stated[0], t->err);
+    if (status == DS_OK) status = fit_number(fits, row, "p90_error", &stated[1], t->err);
+    if (status == DS_OK) {
+        ds_fit_errors e = ds_fit_errors_of(predicted, measured, s->n);
+        if (!(fabs(e.median - stated[0]) < OFF && fabs(e.p90 - stated[1]) < OFF))
+            status =
+                ds_csv_error(fits, &fits->rows.at[row], t->err,
+                             "median_error and p90_error would be %.4g and %.4g", e.median, e.p90);
+    }
+    free(predicted);
+    free(measured);
+    return status;
+}
+
+static ds_status check_format(table *t, const folder *of, const fit_product_format *format,
+                              const ds_csv *fits) {
+    sample s;
+    bool any = false;
+    sample_init(&s, t->csv.rows.n);
+    ds_status status = collect(t, of->kind, format, &s);
+    for (uint32_t i = 0; i < fits->rows.n && status == DS_OK && s.n; i++) {
+        const char *dtype, *scales;
+        status = fit_cell(fits, i, "dtype", &dtype, t->err);
+        if (status == DS_OK) status = fit_cell(fits, i, "format", &scales, t->err);
+        if (status != DS_OK || strcmp(dtype, ds_dtype_name(format->dtype)) != 0 ||
+            strcmp(scales, format->format) != 0)
+            continue;
+        any = true;
+        status = check_row(t, fits, i, &s);
+    }
+    if (status == DS_OK && s.n && !any)
+        status = ds_error_set(t->err, DS_ERR_DATA, DS_NOWHERE, "%s: no row of %s products",
+                              fits->file, format->name);
+    sample_deinit(&s);
+    return status;
+}
+
+static ds_status check_folder(table *t, const char *path) {
+    folder of;
+    ds_buf file = {0};
+    ds_csv fits;
+    DS_TRY(read_folder(t, path, &of));
+    ds_buf_printf(&file, "%s/gemm_fits.csv", path);
+    ds_status status = ds_csv_read(file.text, &fits, t->err);
+    ds_buf_deinit(&file);
+    DS_TRY(status);
+    for (int i = 0; i < FIT_N_PRODUCT_FORMATS && status == DS_OK; i++)
+        status = check_format(t, &of, &fit_product_formats[i], &fits);
+    ds_csv_deinit(&fits);
+    return status;
+}
+
 static ds_status fit_folder(table *t, const char *path, bool write) {
     folder of;
     ds_buf text = {0}, file = {0};
@@ -327,7 +413,8 @@ ds_status fit_products(const char *tables, const char *const *folders, uint32_t 
     DS_TRY(status);
     status = ds_profiles_load(NULL, &t.profiles, err);
     for (uint32_t i = 0; i < n && status == DS_OK; i++)
-        status = fit_folder(&t, folders[i], mode == FIT_WRITE);
+        status = mode == FIT_CHECK ? check_folder(&t, folders[i])
+                                   : fit_folder(&t, folders[i], mode == FIT_WRITE);
     ds_profiles_free(t.profiles);
     ds_csv_deinit(&t.csv);
     return status;

@@ -21,8 +21,8 @@ extern const fit_product_format fit_product_formats[FIT_N_PRODUCT_FORMATS];
 bool fit_is_converted_before(const char *kernel);
 
 /* Fits gemm_fits.csv of each generic profile's folder to the rows of its device in
- * TABLES/gemm.csv. FIT_CHECK: DS_ERR_DATA if the errors of the constants in the file are others than
- * the file says, or other constants fit over 1 % better. */
+ * TABLES/gemm.csv, marked calib. FIT_CHECK fits nothing: DS_ERR_DATA if the errors of the constants
+ * in the file are others than the file says. */
 ds_status fit_products(const char *tables, const char *const *folders, uint32_t n, fit_mode mode,
                        ds_error *err);
 
