@@ -195,6 +195,8 @@ ds_status measured_read_mla(const measured_reader *r, measured_row *row) {
     if (module) add_projections(row, dtype, &l, false);
     add_attention(row, module ? DS_BF16 : dtype, &l.h);
     if (module) add_projections(row, dtype, &l, true);
+    /* The table names no kernel; heads of 192 and 128 dims are of libraries, not of PyTorch. */
+    for (uint32_t i = 0; i < row->n_parts; i++) row->parts[i].kernels = DS_KERNELS_FUSED;
     return DS_OK;
 }
 
