@@ -138,25 +138,42 @@ bool ds_shard__done_layout(const ds_sharder *s, const ds_op *op, ds_layout *out)
 
 /* ---- ZeRO ---- */
 
+/* Puts the first n of `axes` on the first dim that the parts divide. */
+static bool split_equally(const ds_sharder *s, const ds_type *type, const uint8_t *axes, uint32_t n,
+                          ds_layout *out) {
+    int64_t parts = 1;
+    for (uint32_t i = 0; i < n; i++) parts *= ds_shard__axis_size(s, out->mesh, axes[i]);
+    for (uint32_t d = 0; d < out->rank && n; d++) {
+        int64_t size = ds_shard__size(s, type->dims[d].size);
+        if (size == 0 || size % (ds_shard__parts(s, out, d) * parts)) continue;
+        for (uint32_t i = 0; i < n; i++) out->axis[d][out->n[d]++] = axes[i];
+        return true;
+    }
+    return false;
+}
+
+static bool is_of(const ds_logical_axis *of, uint8_t axis) {
+    for (uint32_t i = 0; i < of->n; i++)
+        if (of->axis[i] == axis) return true;
+    return false;
+}
+
+/* Over dp · cp with zero_cp, and over dp alone where dp · cp divide no dim. */
 ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const ds_layout *home) {
     ds_layout out = *home;
     if (ds_shard__is_view(s, home->mesh)) return out; /* an override decides the layout */
-    uint8_t axes[DS_SHARD_AXES];
-    uint32_t n = 0;
-    int64_t parts = 1;
+    uint8_t axes[DS_SHARD_AXES] = {0};
+    uint32_t n = 0, of_dp = 0;
     for (uint32_t i = 0; i < s->zero.n; i++) {
         if (ds_shard__dim_of(home, s->zero.axis[i]) >= 0) continue; /* the axis splits experts */
         axes[n++] = s->zero.axis[i];
-        parts *= ds_shard__axis_size(s, home->mesh, s->zero.axis[i]);
+        of_dp += !is_of(&s->logical[DS_L_CP], s->zero.axis[i]);
     }
-    for (uint32_t d = 0; d < home->rank && n; d++) {
-        int64_t size = ds_shard__size(s, type->dims[d].size);
-        if (size == 0 || size % (ds_shard__parts(s, home, d) * parts)) continue;
-        for (uint32_t i = 0; i < n; i++) out.axis[d][out.n[d]++] = axes[i];
-        return out;
-    }
+    if (split_equally(s, type, axes, n, &out)) return out;
+    if (of_dp < n && split_equally(s, type, axes, of_dp, &out)) return out;
     /* Unequal parts cannot be split further: allow only one axis, on a dim without axes. */
-    for (uint32_t d = 0; d < home->rank && n == 1 && s->step->strategy.zero_uneven; d++) {
+    for (uint32_t d = 0; d < home->rank && of_dp == 1 && s->step->strategy.zero_uneven; d++) {
+        int64_t parts = ds_shard__axis_size(s, home->mesh, axes[0]);
         if (home->n[d] || ds_shard__size(s, type->dims[d].size) <= parts) continue;
         out.axis[d][out.n[d]++] = axes[0];
         break;

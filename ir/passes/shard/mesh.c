@@ -84,6 +84,7 @@ static ds_status make_axes(ds_sharder *s, ds_error *err) {
     append_axes(&s->logical[DS_L_EP], &ep_cp);
     if (ds_strategy_ep_has_tp(st)) append_axes(&s->logical[DS_L_EP], &s->logical[DS_L_TP]);
     s->zero = st->ep > 1 ? *dp : groups;
+    if (st->zero_cp) append_axes(&s->zero, cp);
     return DS_OK;
 }
 

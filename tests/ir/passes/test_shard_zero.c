@@ -23,16 +23,17 @@
     "}\n"
 
 #define STRATEGY                                                                                   \
-    "  strategy { dp = dp, tp = tp, cp = 1, zero = zero, zero_group = group, microbatches = m,\n"  \
-    "             prefetch = prefetch, late_reduce = late == 1 }\n"
+    "  strategy { dp = dp, tp = tp, cp = cp, zero = zero, zero_group = group, microbatches = m,\n" \
+    "             prefetch = prefetch, late_reduce = late == 1, zero_cp = joint == 1 }\n"
 
-#define KNOBS "dp = 4, tp = 1, zero = 0, group = dp, m = 1, prefetch = 1, late = 0"
+#define KNOBS                                                                                      \
+    "dp = 4, tp = 1, zero = 0, group = dp, m = 1, prefetch = 1, late = 0, cp = 1, joint = 0"
 
 /* Layers of a residual block with a bias, in a loop. */
 static const char mlp[] =
     "dir 1\nparam layers = 3, width = 8, batch = 48, " KNOBS "\n" BOX
-    "func @mlp(%x: f32[batch@dp, width]) -> f32[batch@dp, width] {\n"
-    "  %y = for l in 0..layers carry (%h: f32[batch@dp, width] = %x) {\n"
+    "func @mlp(%x: f32[batch@(dp, cp), width]) -> f32[batch@(dp, cp), width] {\n"
+    "  %y = for l in 0..layers carry (%h: f32[batch@(dp, cp), width] = %x) {\n"
     "    weight %w1 : f32[width, 4 * width@tp]\n"
     "    weight %b1 : f32[4 * width@tp]\n"
     "    weight %w2 : f32[4 * width@tp, width]\n"
@@ -100,6 +101,8 @@ static const char *const strategies[] = {
     "dp=4 prefetch=0",
     "dp=4 prefetch=2 m=2",
     "dp=4 prefetch=9",
+    "dp=2 cp=2 joint=1 m=2",
+    "dp=4 group=2 cp=2 joint=1",
 };
 
 #define N_STRATEGIES (sizeof strategies / sizeof *strategies)
@@ -142,9 +145,20 @@ static const char gpt[] =
 
 Test(zero, a_transformer_is_the_same_step) {
     static const char *const settings[] = {
-        "zero=1 dp=2",          "zero=1 dp=4 tp=2 m=2", "zero=2 dp=4 tp=2",
-        "zero=2 dp=2 tp=2 m=2", "zero=3 dp=4",          "zero=3 dp=2 tp=4",
-        "zero=3 dp=4 group=2",  "zero=3 dp=2 m=2",      "zero=3 dp=2 tp=2 prefetch=0",
+        "zero=1 dp=2",
+        "zero=1 dp=4 tp=2 m=2",
+        "zero=2 dp=4 tp=2",
+        "zero=2 dp=2 tp=2 m=2",
+        "zero=3 dp=4",
+        "zero=3 dp=2 tp=4",
+        "zero=3 dp=4 group=2",
+        "zero=3 dp=2 m=2",
+        "zero=3 dp=2 tp=2 prefetch=0",
+        "zero=1 dp=2 cp=2 joint=1",
+        "zero=1 dp=2 cp=4 joint=1 late=1",
+        "zero=2 dp=2 cp=2 joint=1 m=2",
+        "zero=3 dp=2 cp=2 tp=2 joint=1",
+        "zero=3 dp=1 cp=2 joint=1",
     };
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) expect_equal(gpt, settings[i]);
 }
@@ -219,7 +233,7 @@ static void make(step_case *c, const char *text, const char *settings) {
 
 /* Figure 1 of the paper, K = 12. With stage 1 the scatters come before the optimizer, or with
  * late_reduce after the whole backward pass. */
-Test(zero, state_bytes_are_the_published_ones) {
+static void expect_state_bytes(const char *degrees) {
     const double layers = 3, width = 8, n = 4;
     const double P = layers * (4 * width * width + 4 * width + 4 * width * width);
     for (int m = 1; m <= 3; m++)
@@ -227,7 +241,7 @@ Test(zero, state_bytes_are_the_published_ones) {
             step_case c;
             char settings[64];
             int late = i == 4, zero = late ? 1 : i;
-            snprintf(settings, sizeof settings, "zero=%d m=%d late=%d", zero, m, late);
+            snprintf(settings, sizeof settings, "zero=%d m=%d late=%d%s", zero, m, late, degrees);
             make(&c, mlp, settings);
             cr_expect_eq(argument_bytes(&c, "weight"), 2 * P / (zero == 3 ? n : 1), "%s", settings);
             cr_expect_eq(gradient_bytes(&c), 2 * P / (zero >= 1 && !late ? n : 1), "%s: %g",
@@ -236,6 +250,28 @@ Test(zero, state_bytes_are_the_published_ones) {
                          settings);
             step_free(&c);
         }
+}
+
+Test(zero, state_bytes_are_the_published_ones) {
+    expect_state_bytes("");
+    expect_state_bytes(" dp=2 cp=2 joint=1");
+    expect_state_bytes(" dp=1 cp=4 joint=1");
+}
+
+/* 48 is divided by dp · cp = 8, though 12 is not. Where dp · cp = 10 divide nothing, dp alone
+ * shares out. cp shares nothing out unless the scenario says so. */
+Test(zero, what_dp_and_cp_do_not_divide_dp_does) {
+    const double P = 3 * (4 * 144 + 48 + 4 * 144);
+    step_case c;
+    make(&c, mlp, "zero=1 dp=2 cp=4 width=12 joint=1");
+    cr_expect_eq(argument_bytes(&c, "optimizer"), 12 * P / 8);
+    step_free(&c);
+    make(&c, mlp, "zero=1 dp=2 cp=5 width=12 batch=40 joint=1");
+    cr_expect_eq(argument_bytes(&c, "optimizer"), 12 * P / 2);
+    step_free(&c);
+    make(&c, mlp, "zero=1 dp=2 cp=2");
+    cr_expect_eq(argument_bytes(&c, "optimizer"), 12 * 3 * (4 * 64 + 32 + 4 * 64) / 2);
+    step_free(&c);
 }
 
 /* Groups of 2 among 4 replicas share out what 4 would. */
@@ -329,7 +365,8 @@ Test(zero, traffic_is_the_published_one) {
     for (int m = 1; m <= 4; m++)
         for (int zero = 0; zero <= 3; zero++) {
             char settings[64];
-            snprintf(settings, sizeof settings, "zero=%d m=%d", zero, m);
+            const char *degrees = m == 4 ? " dp=2 cp=2 joint=1" : "";
+            snprintf(settings, sizeof settings, "zero=%d m=%d%s", zero, m, degrees);
             const double gathered[] = {0, P, P, m * (2 * P - B)},
                          scattered[] = {0, P, m * P, m * P};
             traffic t = traffic_of(mlp, settings);

@@ -38,6 +38,14 @@ Test(preset, what_each_framework_sets) {
     expect("megatron", ", dtype = bf16", "dp = 2, tp = 2, pp = 2, microbatches = 2",
            "clip_norm = 1.0, grad_dtype = f32, late_reduce = true, scatter_gather = true, "
            "masks = kept, kernels = fused");
+    expect("megatron", "", "dp = 2, cp = 2, zero = 1",
+           "clip_norm = 1.0, late_reduce = true, zero_cp = true, masks = kept, kernels = fused");
+    expect("megatron", "", "cp = 2",
+           "clip_norm = 1.0, late_reduce = true, masks = kept, kernels = fused");
+    expect("deepspeed", "", "cp = 2, zero = 2", "kernels = eager, zero_cp = true");
+    expect("fsdp", "", "cp = 2",
+           "zero = 3, zero_cp = true, prefetch = 1, bucket_size = 1 TB, masks = kept, kernels = "
+           "eager");
     expect("megatron", ", dtype = f16", "tp = 2, dp = 1",
            "clip_norm = 1.0, masks = kept, kernels = fused");
     expect(
