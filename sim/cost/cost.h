@@ -74,7 +74,8 @@ const ds_profiles *ds_profiles_without(const ds_profiles *profiles, uint32_t ter
                                        ds_arena *arena);
 /* Does the term count? */
 bool ds_profiles_has(const ds_profiles *profiles, ds_term term);
-/* The default profile of the kind; 0: the kind has none, or defaults are not used. */
+/* The default profile of the kind: the one that is marked, else the generic one; 0: the kind has
+ * neither, or defaults are not used. */
 uint32_t ds_profiles_default(const ds_profiles *profiles, uint32_t kind);
 /* Is `name` the word for the generic profile of each device kind ("generic")? */
 bool ds_profiles_means_generic(const char *name);

@@ -49,9 +49,10 @@ void ds_profiles_use_defaults(ds_profiles *profiles, bool use) {
 }
 
 uint32_t ds_profiles_default(const ds_profiles *profiles, uint32_t kind) {
-    for (uint32_t i = 1; i < profiles->profiles.n && profiles->uses_defaults; i++)
+    if (!profiles->uses_defaults) return 0;
+    for (uint32_t i = 1; i < profiles->profiles.n; i++)
         if (profiles->profiles.at[i].is_default && profiles->profiles.at[i].kind == kind) return i;
-    return 0;
+    return ds_profiles_generic(profiles, kind);
 }
 
 bool ds_profiles_means_generic(const char *name) {

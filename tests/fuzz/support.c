@@ -339,8 +339,9 @@ const char *fuzz_profiles(void) {
                 "CREATE TEMP TABLE new AS SELECT id, row_number() OVER (ORDER BY id) AS at"
                 " FROM profile;"
                 "UPDATE profile SET id = (SELECT at FROM new WHERE new.id = profile.id)");
-    const char *tables[] = {"op_profile",         "efficiency_fit", "gemm_fit",
-                            "collective_profile", "collective_fit", "collective_protocol"};
+    const char *tables[] = {"op_profile",         "efficiency_fit",     "gemm_fit",
+                            "attention_fit",      "collective_profile", "collective_fit",
+                            "collective_protocol"};
     for (uint32_t i = 0; i < FUZZ_COUNT(tables); i++) {
         char sql[256];
         snprintf(sql, sizeof sql,
