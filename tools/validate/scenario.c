@@ -112,7 +112,8 @@ static const char *model_entry(const val_row *r, const val_testbed *t) {
 }
 
 static int64_t padded_vocab(const val_row *r, const val_testbed *t) {
-    int64_t pad = t->whole_vocab ? r->tp : 128 * r->tp;
+    bool titan = t->framework && strcmp(t->framework, "torchtitan") == 0; /* pads for no tiles */
+    int64_t pad = titan ? r->tp : 128 * r->tp;
     if (t->whole_vocab && r->tp == 1) return r->vocab;
     return (r->vocab + pad - 1) / pad * pad;
 }
