@@ -33,7 +33,7 @@
     GROUP("Bring models, machines and measurements")                                               \
     X(import, "configs, launch commands, ONNX, topologies of other tools as .dir files")           \
     X(topo, "the device graph: links, routes, bisection; Graphviz, GraphML, SimGrid")              \
-    X(profile, "the cost database: list, show, diff, import, export, fit, build, check")                  \
+    X(profile, "the cost database: list, show, diff, import, export, fit, build, check")           \
     X(collectives, "measured collectives beside predicted ones: bandwidth against size")           \
     X(validate, "predict published measurements and print the errors")                             \
     GROUP("Read, check and prove programs")                                                        \

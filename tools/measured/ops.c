@@ -236,7 +236,8 @@ static ds_kernel_stack kernels_of(const char *backend) {
     } known[] = {{"pytorch", "eager"}, {"torch_compile", "compiled"}, {"cudnn", "fused"}};
     ds_kernel_stack kernels = DS_KERNELS_OPS;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(backend, known[i].backend) == 0) ds_kernel_stack_parse(known[i].kernels, &kernels);
+        if (strcmp(backend, known[i].backend) == 0)
+            ds_kernel_stack_parse(known[i].kernels, &kernels);
     return kernels;
 }
 
