@@ -32,7 +32,7 @@ write)
     {
         sed '/^## all/,$d' "$ledger"
         printf '## all rows\n\n' && measure all
-        printf '\n## sample: every 20th row of each set and split\n\n' && measure sample
+        printf '\n## sample: every 20th row of each set and split\n\n' && measure sample | sed '/^| Profile/,$d'
         printf '\n## zero-shot: all rows with the generic profile of their GPU, no testbed calibrated\n\n' && zero_shot
     } >"$new" && cat "$new" >"$ledger"
     rm -f "$new"

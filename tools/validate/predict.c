@@ -382,11 +382,13 @@ static void set_interval(const val_job *job, val_prediction *p) {
     val_testbed testbed;
     uint32_t profile = 0, kind;
     ds_error unsaid;
+    char gpu[64];
+    val_gpu_name(p->row.gpu, gpu, sizeof gpu);
     if (val_testbed_for(&p->row, job->zero_shot, &testbed, &unsaid) != DS_OK || !testbed.profile)
         return;
     if (!ds_profiles_means_generic(testbed.profile))
         ds_profiles_find_profile(job->profiles, testbed.profile, DS_NOWHERE, &profile, &unsaid);
-    else if (ds_profiles_find_kind(job->profiles, p->row.gpu, DS_NOWHERE, &kind, &unsaid) == DS_OK)
+    else if (ds_profiles_find_kind(job->profiles, gpu, DS_NOWHERE, &kind, &unsaid) == DS_OK)
         profile = ds_profiles_generic(job->profiles, kind);
     if (!profile) return;
     ds_cost_spread spread = ds_profile_spread(job->profiles, profile);

@@ -49,13 +49,15 @@ static bool in_4_bits(const val_row *r) {
 
 /* ---- the machine ---- */
 
-/* "a100_80gb", "V100-32GB (DGX-2)": as the catalogue writes it. */
+void val_gpu_name(const char *gpu, char *name, size_t room) {
+    size_t n = 0;
+    for (; gpu[n] && gpu[n] != ' ' && n + 1 < room; n++) name[n] = gpu[n] == '_' ? '-' : gpu[n];
+    name[n] = '\0';
+}
+
 static void put_gpu(const char *gpu, ds_buf *out) {
     char name[64];
-    size_t n = 0;
-    for (; gpu[n] && gpu[n] != ' ' && n + 1 < sizeof name; n++)
-        name[n] = gpu[n] == '_' ? '-' : gpu[n];
-    name[n] = '\0';
+    val_gpu_name(gpu, name, sizeof name);
     ds_buf_put_quoted(out, name);
 }
 
