@@ -10,6 +10,8 @@
 /* ---- from the scenario ---- */
 
 ds_status ds_plan__find_profiles(ds_builder *b, ds_error *err) {
+    b->n_profiles_used = 0; /* the job before named its own */
+    b->is_ideal = b->is_generic = false;
     for (int list = 0; list < 2; list++) {
         const char *key = list ? "profiles" : "profile";
         uint32_t n = ds_scenario_text_count(b->unit, "", key);
