@@ -239,7 +239,8 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
         ds_buf_put(out, "  framework = deepspeed\n");
     else if (t->framework)
         ds_buf_printf(out, "  framework = %s\n", t->framework);
-    if (t->kernels) ds_buf_printf(out, "  kernels = %s\n", t->kernels);
+    const char *kernels = purpose >= VAL_FITS ? "fused" : t->kernels;
+    if (kernels) ds_buf_printf(out, "  kernels = %s\n", kernels);
     if (purpose == VAL_TIME && t->profile && strcmp(t->profile, VAL_GENERIC) == 0)
         ds_buf_put(out, "  profile = generic\n");
     else if (purpose == VAL_TIME && t->profile)
@@ -247,7 +248,6 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
     else /* without a profile the device's default one would count */
         ds_buf_put(out, "  profile = ideal\n");
     if (purpose == VAL_TIME && t->without) ds_buf_printf(out, "  without = [%s]\n", t->without);
-    if (purpose >= VAL_FITS) ds_buf_put(out, "  kernels = fused\n");
     put_train(r, t, purpose, out);
     put_strategy(r, t, purpose, microbatches, out);
     ds_buf_put(out, "}\n");

@@ -12,12 +12,13 @@
 /* llm-foundry's benchmarks, whatever the machine. */
 #define MPT                                                                                        \
     .source = "mpt", .set = "mpt_fsdp", .model = VAL_GPT_FLASH, .vocab = 50368, .zero = 4,         \
-    .fsdp = true, .precision = "bf16"
+    .fsdp = true, .precision = "bf16", .kernels = "eager"
 #define SELENE SELENE_OF("A100-Selene-Megatron")
 
 static const val_testbed testbeds[] = {
     {.source = "vtrain_single",
      .gpu = "A100",
+     .kernels = "fused",
      .set = "vtrain_single",
      .profile = "A100-vTrain-node",
      .nvlink_gb_per_s = 300,
@@ -31,6 +32,7 @@ static const val_testbed testbeds[] = {
               "use_checkpoint, 1f1b; vocabulary of its simulator"},
     {.source = "vtrain_multi",
      .gpu = "A100",
+     .kernels = "fused",
      .set = "vtrain_multi",
      .profile = "A100-vTrain-cluster",
      .nvlink_gb_per_s = 300,
@@ -46,6 +48,7 @@ static const val_testbed testbeds[] = {
               "(runtime/pipe/engine.py: is_pipe_partitioned, is_grad_partitioned) sends parts"},
     {.source = "megatron_apr2021",
      SELENE,
+     .kernels = "fused",
      .set = "megatron_a100",
      .zero = 1,
      .late_reduce = true,
@@ -57,6 +60,7 @@ static const val_testbed testbeds[] = {
               "section 4.1: scatter and gather"},
     {.source = "megatron_jan2021",
      SELENE,
+     .kernels = "fused",
      .set = "megatron_a100",
      .zero = 1,
      .late_reduce = true,
@@ -66,6 +70,7 @@ static const val_testbed testbeds[] = {
      .basis = "as megatron_apr2021"},
     {.source = "megatron_readme_175b",
      SELENE,
+     .kernels = "fused",
      .set = "megatron_a100",
      .seq = 1024,
      .zero = 1,
@@ -74,12 +79,14 @@ static const val_testbed testbeds[] = {
      .basis = "as megatron_apr2021"},
     {.source = "seqsel",
      SELENE_OF("A100-Selene-Megatron-2022"),
+     .kernels = "fused",
      .set = "megatron_seqsel",
      .zero = 1,
      .late_reduce = true,
      .basis = "Korthikanti et al. 2022, section 6: Selene"},
     {.source = "bigscience_a100",
      .gpu = "A100",
+     .kernels = "fused",
      .set = "bigscience_a100",
      .profile = "A100-JeanZay-DeepSpeed",
      .nvlink_gb_per_s = 300,
@@ -96,6 +103,7 @@ static const val_testbed testbeds[] = {
               "(runtime/pipe/engine.py: ReduceGrads)"},
     {.source = "bigscience_v100",
      .gpu = "V100",
+     .kernels = "fused",
      .set = "bigscience_v100",
      .profile = "V100-JeanZay-DeepSpeed",
      .nvlink_gb_per_s = 150,
@@ -110,6 +118,7 @@ static const val_testbed testbeds[] = {
      .basis = "bigscience experiments: four V100 a node, four Omni-Path ports of 100 Gb/s"},
     {.source = "bigscience_v100_tr3m",
      .gpu = "V100",
+     .kernels = "fused",
      .set = "bigscience_v100",
      .profile = "V100-JeanZay-DeepSpeed",
      .device = "V100-SXM2-32GB",
@@ -129,6 +138,7 @@ static const val_testbed testbeds[] = {
          "experiments/tr3m-1B3.md names: its dims, ZeRO-1, GPT-2's vocabulary; nodes as above"},
     {.source = "alpa",
      .gpu = "V100",
+     .kernels = "fused",
      .set = "alpa_v100",
      .profile = "V100-p3-Megatron",
      .nvlink_gb_per_s = 150,
@@ -154,6 +164,7 @@ static const val_testbed testbeds[] = {
      .basis = "assumed: eight NDR ports of 400 Gb/s a node, which the source does not name"},
     {.source = "megatron_2020",
      SELENE_OF("A100-Selene-Megatron-2020"),
+     .kernels = "fused",
      .set = "megatron_2020",
      .seq = 1024,
      .zero = 1,

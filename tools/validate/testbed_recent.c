@@ -17,7 +17,7 @@
 #define BRIDGE                                                                                     \
     .source = "megatron_bridge", .set = "megatron_bridge", .model = VAL_LLAMA, .zero = 2,          \
     .sp = true, .tp_overlap = "pipe", .narrow_tp_overlap = "ring", .narrow = true,                 \
-    .recompute = "none", .recipes = true,                                                          \
+    .recompute = "none", .recipes = true, .kernels = "fused",                                      \
     .basis =                                                                                       \
         "NVIDIA-NeMo/Megatron-Bridge docs/performance-summary.md (force-balanced, dropless), "     \
         "scripts/performance/configs, tp_comm_overlap with userbuffers_bf16_* and _fp8_* of "      \
@@ -27,6 +27,7 @@ const val_testbed val_recent_testbeds[] = {
     {.source = "megatron_h100",
      .gpu = "H100",
      .set = "megatron_h100",
+     .kernels = "fused",
      .profile = "H100-Eos-Megatron",
      .model = VAL_GPT_FLASH,
      HOPPER_NODE,
@@ -44,6 +45,7 @@ const val_testbed val_recent_testbeds[] = {
     {.source = "megatron_llama_fp8",
      .gpu = "H100",
      .set = "llama3_h100",
+     .kernels = "fused",
      .profile = "H100-Bridge",
      .model = VAL_LLAMA,
      HOPPER_NODE,
