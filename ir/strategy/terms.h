@@ -17,6 +17,7 @@
     X(LAUNCH, "launch", "the least time of an operation and the host's issue; without: none")      \
     X(KERNELS, "kernels", "kernels of the framework's stack; without: an operation is a kernel")   \
     X(CLOCKS, "clocks", "clocks that power limits allow; without: clocks of short measurements")   \
+    X(VARIATION, "variation", "the slowest of many devices; without: devices of a kind are equal") \
     X(INTERFERENCE, "interference", "compute slows down beside transfers; without: neither")       \
     X(PROTOCOLS, "protocols", "fits of collectives; without: latency and bandwidth of the links")
 

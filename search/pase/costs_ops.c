@@ -20,7 +20,8 @@ ds_status ds_pase__op_us(const ds_pase_costs *m, const char *name, const ds_work
                            .profile = m->profile,
                            .op = name,
                            .work = work,
-                           .loc = loc};
+                           .loc = loc,
+                           .n_devices = ds_topo_n_devices(m->topo)};
     DS_TRY(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, err));
     DS_TRY(ds_cost_clock(&query, ds_topo_device_clock(m->topo, 0),
                          ds_topo_device_power_mw(m->topo, 0), &cost, NULL, err));

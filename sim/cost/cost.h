@@ -154,6 +154,7 @@ typedef struct ds_cost_query {
                                the work is part of another op's kernel (ir/ops/kernels.h) */
     bool passes;            /* bytes are those of the kernels' passes through memory: the curve of
                                the op's class counts, not that of the op */
+    int64_t n_devices;      /* that wait for each other in a step; 0, 1: one by itself */
     const char *kernel;     /* attention: a kernel that the profile has fits of, or a word that
                                begins with such a name; NULL: that of the stack */
 } ds_cost_query;
@@ -197,6 +198,10 @@ ds_status ds_cost_clock(const ds_cost_query *query, int64_t clock_ppb, int64_t p
 /* What a cap of power_mw leaves of the clock at which an op reaches the share `busy` of the peak,
  * in 10^-9. O(1). */
 int64_t ds_clock_part(const ds_device_clock *clock, int64_t power_mw, double busy);
+/* How many times as long the slowest of n equal devices computes as one of them on average: 1 + s m(n)
+ * with m(n) the expected largest of n normal variables, in a line between powers of 2, and s =
+ * 0.015 (clock.c says from where); n beyond 2^20 counts as that. 1 for n < 2. O(log n). */
+double ds_clock_slowest(int64_t n);
 /* Makes a whole device's time that of one with these shares left, in 10^-9 (degrade.c):
  * *ps · max(t_c/c, t_m/m) / max(t_c, t_m), rounded up; *ps / c where neither side is known.
  * DS_ERR_OVERFLOW. */

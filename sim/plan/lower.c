@@ -201,6 +201,10 @@ static int64_t power_of(const ds_builder *b, uint32_t device) {
                          : b->options->schematic->power_mw;
 }
 
+static int64_t n_devices_of(const ds_builder *b) {
+    return b->plan->topo ? b->plan->n_devices : b->options->schematic->n_devices;
+}
+
 /* On a degraded device everything takes longer; what the program says of a duration, as compute
  * does. */
 static ds_status degrade_variant(const ds_builder *b, const ds_op *op, uint32_t device,
@@ -285,7 +289,8 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
                                      .loc = op->loc,
                                      .kernels = b->plan->kernels,
                                      .extra_launches = v->extra_launches,
-                                     .passes = v->passes};
+                                     .passes = v->passes,
+                                     .n_devices = n_devices_of(b)};
         DS_TRY(ds_cost_op(&query, b->options->cost_mode, &v->cost, NULL, err));
         DS_TRY(
             ds_cost_clock(&query, clock_of(b, device), power_of(b, device), &v->cost, NULL, err));

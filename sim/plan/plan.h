@@ -331,6 +331,7 @@ typedef struct ds_plan_schematic {
     int64_t replica;       /* coordinate on dp whose unequal parts the devices have */
     int64_t clock_ppb;     /* of all devices (ds_topo_device_clock) */
     int64_t power_mw;      /* the same (ds_topo_device_power_mw) */
+    int64_t n_devices;     /* of the topology */
     const int64_t *others; /* ds_plan_take_sort is going to ask for these replicas */
     uint32_t n_others;
     bool apart; /* set meanwhile: what one of those is shares nothing with the rest */

@@ -4,6 +4,7 @@
 #include "tests/support/generate/cost_tree.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 
 static cost_tree tree;
@@ -42,6 +43,8 @@ TestSuite(cost_clock, .fini = tear_down);
 
 #define WHOLE INT64_C(1000000000)
 
+static int64_t n_devices;
+
 static int64_t time_of(const ds_profiles *of, uint32_t by, int64_t n, int64_t clock_ppb,
                        int64_t watts) {
     ds_work work = {.kind = DS_WORK_GEMM,
@@ -51,8 +54,12 @@ static int64_t time_of(const ds_profiles *of, uint32_t by, int64_t n, int64_t cl
                     .n = n,
                     .k = 1024,
                     .flop = 2 * 1024 * n * 1024};
-    ds_cost_query query = {
-        .profiles = of, .kind = box, .profile = by, .op = "matmul", .work = &work};
+    ds_cost_query query = {.profiles = of,
+                           .kind = box,
+                           .profile = by,
+                           .op = "matmul",
+                           .work = &work,
+                           .n_devices = n_devices};
     ds_cost cost;
     cr_assert_eq(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, NULL), DS_OK);
     cr_assert_eq(ds_cost_clock(&query, clock_ppb, 1000 * watts, &cost, NULL, NULL), DS_OK);
@@ -99,4 +106,42 @@ Test(cost_clock, parts) {
     cr_expect_eq(ds_clock_part(&h100, 1000, 0.77), 87000000);    /* below what it draws at rest */
     cr_expect_eq(ds_clock_part(&unknown, 500000, 0.77), WHOLE);
     cr_expect_eq(ds_clock_part(&h100, 0, 0), WHOLE); /* nothing is computed */
+}
+
+/* The largest of n normal variables lies at the integral of x n F(x)^(n-1) f(x), here by Simpson. */
+static double largest_of(int64_t n) {
+    const int steps = 4000;
+    double sum = 0, least = -10, h = 20.0 / steps;
+    for (int i = 0; i <= steps; i++) {
+        double x = least + h * i, below = 0.5 * erfc(-x / sqrt(2));
+        double density = exp(-x * x / 2) / sqrt(2 * 3.14159265358979323846);
+        double weight = i == 0 || i == steps ? 1 : i % 2 ? 4 : 2;
+        sum += weight * x * (double)n * pow(below, (double)(n - 1)) * density;
+    }
+    return sum * h / 3;
+}
+
+Test(cost_clock, the_slowest_of_many) {
+    cr_expect_eq(ds_clock_slowest(0), 1);
+    cr_expect_eq(ds_clock_slowest(1), 1);
+    for (int64_t n = 2; n <= 1 << 20; n *= 2)
+        cr_expect_float_eq(ds_clock_slowest(n), 1 + 0.015 * largest_of(n), 1e-6, "%ld", (long)n);
+    for (int64_t n = 3; n < 3000; n += 31) /* in a line between powers of 2 */
+        cr_expect_float_eq(ds_clock_slowest(n), 1 + 0.015 * largest_of(n), 0.0008, "%ld", (long)n);
+    cr_expect_eq(ds_clock_slowest(INT64_MAX), ds_clock_slowest(1 << 20));
+}
+
+Test(cost_clock, a_step_waits_for_the_slowest_device) {
+    load("1");
+    int64_t alone = time_of(p, profile, 1024, WHOLE, 0);
+    n_devices = 64;
+    double factor = 1 + 0.015 * largest_of(64);
+    cr_expect_float_eq((double)time_of(p, profile, 1024, WHOLE, 0), (double)alone * factor, 5000);
+    cr_expect_eq(time_of(p, profile, 1024, 800000000, 0), 268435457); /* the topology's word */
+    cr_expect_eq(time_of(p, 0, 1024, WHOLE, 0), 107374183);           /* the data sheet's peak */
+    const ds_profiles *without = ds_profiles_without(p, DS_TERM_VARIATION, &arena);
+    cr_expect_eq(time_of(without, profile, 1024, WHOLE, 0), alone);
+    without = ds_profiles_without(p, DS_TERM_CLOCKS, &arena);
+    cr_expect_float_eq((double)time_of(without, profile, 1024, WHOLE, 0), 214748365 * factor, 5000);
+    n_devices = 0;
 }
