@@ -6,6 +6,9 @@
  * the dtype, or of their bandwidths. A curve of a dtype for which one of the kinds has no peak is
  * not lent. Collectives are lent as they are, for they name the links that they are for.
  *
+ * A kind with a generic profile of its own takes products and attention alone: of a dtype, or of a
+ * dtype and direction, without a fit in the profile. The kind keeps its number of processors.
+ *
  * No row of the kind itself backs this, so the spread of every fit is as much wider as such
  * transfers were wrong. */
 #include "sim/cost/profiles_internal.h"
@@ -20,6 +23,10 @@ typedef struct loan {
     ds_profiles *p;
     uint32_t from, to; /* profiles */
     const ds_device_kind *lender, *kind;
+    uint32_t n_gemms, n_attentions; /* the first so many may be lent */
+    /* Of `to`, before the loan. */
+    bool products[DS_DTYPE_COUNT], attention[DS_DTYPE_COUNT][2]; /* [backward] */
+    int64_t processors;                                          /* 0: not known */
 } loan;
 
 static ds_cost_spread widened(ds_cost_spread s) {
@@ -60,29 +67,59 @@ static void lend_curves(const loan *l) {
     p->profiles.at[l->to].end_fit = p->fits.n;
 }
 
-static void lend_products(const loan *l) {
-    ds_profiles *p = l->p;
-    for (uint32_t i = 0, n = p->gemms.n; i < n; i++) {
-        ds_gemm_fit f = p->gemms.at[i];
-        double ratio = peak_ratio(l, (int32_t)f.dtype);
-        if (f.profile != l->from || !(ratio > 0) || !(memory_ratio(l) > 0)) continue;
-        f.profile = l->to;
-        f.model.flop_per_s *= ratio;
-        f.model.bytes_per_s *= memory_ratio(l);
-        f.spread = widened(f.spread);
-        f.basis = basis_of(l, f.basis);
-        DS_PUSH(&p->arena, &p->gemms, f);
+static void take_stock(loan *l) {
+    for (uint32_t i = 0; i < l->n_gemms; i++) {
+        const ds_gemm_fit *f = &l->p->gemms.at[i];
+        if (f->profile != l->to) continue;
+        l->products[f->dtype] = true;
+        l->processors = f->model.processors;
     }
-    for (uint32_t i = 0, n = p->attentions.n; i < n; i++) {
+    for (uint32_t i = 0; i < l->n_attentions; i++) {
+        const ds_attention_fit *f = &l->p->attentions.at[i];
+        if (f->profile != l->to) continue;
+        l->attention[f->dtype][f->backward] = true;
+        l->processors = f->model.processors;
+    }
+}
+
+/* Places in a copy of a fit. */
+typedef struct places {
+    uint32_t *profile;
+    int64_t *processors;
+    double *flop_per_s, *bytes_per_s;
+    ds_cost_spread *spread;
+    const char **basis;
+} places;
+
+/* False: the fit is not the lender's, or a rate is not known. */
+static bool lend_model(const loan *l, ds_dtype dtype, const places *of) {
+    double peaks = peak_ratio(l, (int32_t)dtype), bandwidths = memory_ratio(l);
+    if (*of->profile != l->from || !(peaks > 0) || !(bandwidths > 0)) return false;
+    *of->profile = l->to;
+    if (l->processors) *of->processors = l->processors;
+    *of->flop_per_s *= peaks;
+    *of->bytes_per_s *= bandwidths;
+    *of->spread = widened(*of->spread);
+    *of->basis = basis_of(l, *of->basis);
+    return true;
+}
+
+#define PLACES(f)                                                                                  \
+    (&(places){&(f).profile, &(f).model.processors, &(f).model.flop_per_s, &(f).model.bytes_per_s, \
+               &(f).spread, &(f).basis})
+
+static void lend_products(loan *l) {
+    ds_profiles *p = l->p;
+    take_stock(l);
+    for (uint32_t i = 0; i < l->n_gemms; i++) {
+        ds_gemm_fit f = p->gemms.at[i];
+        if (!l->products[f.dtype] && lend_model(l, f.dtype, PLACES(f)))
+            DS_PUSH(&p->arena, &p->gemms, f);
+    }
+    for (uint32_t i = 0; i < l->n_attentions; i++) {
         ds_attention_fit f = p->attentions.at[i];
-        double ratio = peak_ratio(l, (int32_t)f.dtype);
-        if (f.profile != l->from || !(ratio > 0) || !(memory_ratio(l) > 0)) continue;
-        f.profile = l->to;
-        f.model.flop_per_s *= ratio;
-        f.model.bytes_per_s *= memory_ratio(l);
-        f.spread = widened(f.spread);
-        f.basis = basis_of(l, f.basis);
-        DS_PUSH(&p->arena, &p->attentions, f);
+        if (!l->attention[f.dtype][f.backward] && lend_model(l, f.dtype, PLACES(f)))
+            DS_PUSH(&p->arena, &p->attentions, f);
     }
 }
 
@@ -118,24 +155,40 @@ static const char *lower(ds_arena *arena, const char *name) {
     return copy;
 }
 
+/* The profile of a kind that has none. */
+static uint32_t add_profile(ds_profiles *p, uint32_t kind, uint32_t from) {
+    ds_profile profile = p->profiles.at[from];
+    profile.software =
+        ds_arena_printf(&p->arena, "the fits of %s, scaled by peaks and bandwidth", profile.name);
+    profile.name = ds_arena_printf(&p->arena, "%s-generic", p->kinds.at[kind].name);
+    profile.lower = lower(&p->arena, profile.name);
+    profile.kind = kind;
+    profile.is_default = false;
+    DS_PUSH(&p->arena, &p->profiles, profile);
+    return p->profiles.n - 1;
+}
+
+/* Kinds with a generic profile borrow first, so that kinds without one take these loans too. No loan
+ * is lent on within a pass: the order of the kinds plays no part. */
 void ds_cost__borrow(ds_profiles *p) {
     uint32_t n = p->profiles.n;
-    for (uint32_t kind = 0; kind < p->kinds.n; kind++) {
-        uint32_t lender = p->kinds.at[kind].lender, from;
-        if (!lender || ds_profiles_generic(p, kind)) continue;
-        from = ds_profiles_generic(p, lender - 1);
-        if (!from || from >= n) continue; /* a loan is not lent */
-        ds_profile profile = p->profiles.at[from];
-        loan l = {p, from, p->profiles.n, &p->kinds.at[lender - 1], &p->kinds.at[kind]};
-        profile.software = ds_arena_printf(
-            &p->arena, "the fits of %s, scaled by peaks and bandwidth", profile.name);
-        profile.name = ds_arena_printf(&p->arena, "%s-generic", l.kind->name);
-        profile.lower = lower(&p->arena, profile.name);
-        profile.kind = kind;
-        profile.is_default = false;
-        DS_PUSH(&p->arena, &p->profiles, profile);
-        lend_curves(&l);
-        lend_products(&l);
-        lend_collectives(&l);
+    for (int has_own = 1; has_own >= 0; has_own--) {
+        uint32_t n_gemms = p->gemms.n, n_attentions = p->attentions.n;
+        for (uint32_t kind = 0; kind < p->kinds.n; kind++) {
+            uint32_t lender = p->kinds.at[kind].lender, own = ds_profiles_generic(p, kind);
+            uint32_t from = lender ? ds_profiles_generic(p, lender - 1) : 0;
+            if (!from || from >= n || (own > 0) != has_own) continue; /* a loan is not lent */
+            loan l = {.p = p,
+                      .from = from,
+                      .to = own ? own : add_profile(p, kind, from),
+                      .lender = &p->kinds.at[lender - 1],
+                      .kind = &p->kinds.at[kind],
+                      .n_gemms = n_gemms,
+                      .n_attentions = n_attentions};
+            lend_products(&l);
+            if (own) continue;
+            lend_curves(&l);
+            lend_collectives(&l);
+        }
     }
 }

@@ -2,6 +2,7 @@
 #include "tests/support/generate/cost_tree.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 
 static cost_tree tree;
 static ds_profiles *p;
@@ -13,9 +14,11 @@ static void set_up(void) {
                   "name,aliases,memory_gib,memory_gb_per_s,f32_tflops,f16_tflops,source\n"
                   "Near,,1,50,,40,s\n"
                   "Box-1,,1,100,10,20,s\n"
-                  "Far,,1,50,,40,s\n");
+                  "Far,,1,50,,40,s\n"
+                  "Own,,1,50,20,40,s\n");
     cost_tree_put(&tree, "catalogue/relatives.csv",
-                  "device,relative,basis,source\nNear,Box-1,a test,s\nFar,Near,a test,s\n");
+                  "device,relative,basis,source\nNear,Box-1,a test,s\nFar,Near,a test,s\n"
+                  "Own,Box-1,a test,s\n");
     cost_tree_put(&tree, "p/profile.csv",
                   "name,device,issue_us,generic,software,source\nP,Box-1,2.5,1,by hand,s\n");
     cost_tree_put(&tree, "p/efficiency.csv",
@@ -66,6 +69,51 @@ Test(cost_relatives, shares_and_times_stay) {
     cr_assert_eq(price(&pass, "add", &cost, NULL), DS_OK);
     cr_expect_eq(cost.ps, 100000 + 25000000);
     cr_expect_float_eq(cost.spread.high, 1.35, 1e-9);
+}
+
+/* 16 x 64 results of k = 64 are one tile, of 131072 FLOP, on one of P processors. Own's products of
+ * f16 stay, of whichever format: 2 processors of 3 GFLOP/s together. Box-1 lends f32, at twice the
+ * peak: 2 GFLOP/s. */
+Test(cost_relatives, products_of_missing_dtypes_are_lent) {
+    static const char columns[] =
+        "dtype,processors,flop_giga_per_s,memory_gb_per_s,e_max,tail,prologue,port,e_memory,"
+        "overlap,launch_us,format,w_min,w_max,n,ratio_p05,ratio_p95,basis,source\n";
+    char text[1024];
+    snprintf(text, sizeof text, "%s%s%s", columns,
+             "f16,4,1,1000000,1,1,0,0,1,0,1,tensor,1,1e15,9,0.9,1.2,rows,s\n",
+             "f32,4,1,1000000,1,1,0,0,1,0,1,tensor,1,1e15,9,0.9,1.2,rows,s\n");
+    cost_tree_put(&tree, "p/gemm_fits.csv", text);
+    cost_tree_put(&tree, "q/profile.csv",
+                  "name,device,issue_us,generic,software,source\nQ,Own,2.5,1,by hand,s\n");
+    snprintf(text, sizeof text, "%s%s", columns,
+             "f16,2,3,1000000,1,1,0,0,1,0,1,block,1,1e15,9,0.8,1.1,rows,s\n");
+    cost_tree_put(&tree, "q/gemm_fits.csv", text);
+    ds_profiles *q = cost_tree_load(&tree);
+    uint32_t kind;
+    cr_assert_eq(ds_profiles_find_kind(q, "Own", DS_NOWHERE, &kind, NULL), DS_OK);
+    ds_work work = {.kind = DS_WORK_GEMM,
+                    .batch = 1,
+                    .m = 16,
+                    .n = 64,
+                    .k = 64,
+                    .flop = 131072,
+                    .format = "tensor"};
+    ds_cost_query query = {.profiles = q,
+                           .kind = kind,
+                           .profile = ds_profiles_generic(q, kind),
+                           .op = "matmul",
+                           .work = &work};
+    ds_cost cost;
+    cr_expect_str_eq(ds_profile_name(q, query.profile), "Q");
+    work.dtype = DS_F16;
+    cr_assert_eq(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, NULL), DS_OK);
+    cr_expect_eq(cost.ps, 1000000 + 87381334);
+    cr_expect_float_eq(cost.spread.high, 1.1, 1e-9);
+    work.dtype = DS_F32;
+    cr_assert_eq(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, NULL), DS_OK);
+    cr_expect_eq(cost.ps, 1000000 + 131072000);
+    cr_expect_float_eq(cost.spread.high, 1.2 * 1.35, 1e-9);
+    ds_profiles_free(q);
 }
 
 Test(cost_relatives, no_curve_without_a_peak) {

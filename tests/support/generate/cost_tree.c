@@ -22,7 +22,9 @@ static const char *const files[] = {"schema.sql",
                                     "p/attention_fits.csv",
                                     "p/collectives.csv",
                                     "p/collective_fits.csv",
-                                    "p/collective_protocols.csv"};
+                                    "p/collective_protocols.csv",
+                                    "q/profile.csv",
+                                    "q/gemm_fits.csv"};
 
 static void path_of(const cost_tree *tree, const char *file, char *path, size_t n) {
     snprintf(path, n, "%s/%s", tree->dir, file);
@@ -57,6 +59,8 @@ void cost_tree_init(cost_tree *tree) {
     mkdir(path, 0700);
     path_of(tree, "p", path, sizeof path);
     mkdir(path, 0700);
+    path_of(tree, "q", path, sizeof path);
+    mkdir(path, 0700);
     copy_schema(tree);
     cost_tree_put(tree, "catalogue/sources.csv",
                   "key,title,place,revision,licence\ns,A source,somewhere,r1,MIT\n");
@@ -81,6 +85,8 @@ void cost_tree_deinit(cost_tree *tree) {
     path_of(tree, "catalogue", path, sizeof path);
     rmdir(path);
     path_of(tree, "p", path, sizeof path);
+    rmdir(path);
+    path_of(tree, "q", path, sizeof path);
     rmdir(path);
     cr_assert_eq(rmdir(tree->dir), 0, "%s is not empty", tree->dir);
 }

@@ -6,7 +6,7 @@
 #include "sim/cost/cost.h"
 
 typedef struct cost_tree {
-    char dir[64]; /* has schema.sql, catalogue/ and profile folder p/ */
+    char dir[64]; /* has schema.sql, catalogue/ and profile folders p/ and q/; q/ is empty */
     char db[80];
 } cost_tree;
 
