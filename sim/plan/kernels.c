@@ -14,11 +14,11 @@ ds_status ds_plan__find_kernels(ds_builder *b, ds_error *err) {
     DS_TRY(ds_scenario_bool(b->binding, "", "cuda_graphs", &b->plan->cuda_graphs, err));
     const ds_preset *preset = ds_preset_of(b->binding, "", "kernels");
     if (preset) word = preset->value;
-    if (ds_kernel_stack_parse(word, &b->plan->kernels)) {
-        if (!ds_profiles_has(b->profiles, DS_TERM_KERNELS)) b->plan->kernels = DS_KERNELS_OPS;
-        return DS_OK;
-    }
-    return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "kernels = %s: no such stack", word);
+    if (!ds_kernel_stack_parse(word, &b->plan->stack))
+        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "kernels = %s: no such stack", word);
+    bool counts = ds_profiles_has(b->profiles, DS_TERM_KERNELS);
+    b->plan->kernels = counts ? b->plan->stack : DS_KERNELS_OPS;
+    return DS_OK;
 }
 
 void ds_plan__kernels_deinit(ds_builder *b) {

@@ -191,14 +191,6 @@ typedef struct ds_plan_copy {
     uint8_t bits, of_bits;
 } ds_plan_copy;
 
-/* How a framework's stack makes kernels of ops (`kernels` of the scenario). */
-typedef enum ds_stack {
-    DS_STACK_OPS, /* an op is a kernel */
-    DS_STACK_EAGER,
-    DS_STACK_COMPILED,
-    DS_STACK_FUSED
-} ds_stack;
-
 /* A rendezvous of tasks, one per member class. */
 typedef struct ds_activity {
     int64_t ps; /* while no other activity loads its links */
@@ -266,7 +258,6 @@ typedef struct ds_plan {
     DS_VEC(uint32_t) operands;
     DS_VEC(ds_scope) scopes;
     DS_VEC(ds_plan_copy) copies;
-    ds_stack stack;
     int64_t overhead_ps; /* after the last task: the step's fixed cost, which no task stands for */
     /* per device */
     uint32_t n_devices;
@@ -308,7 +299,8 @@ typedef struct ds_plan {
     uint32_t *stream_tasks;
     bool per_rank;
     ds_cost_mode cost_mode;
-    ds_kernel_stack kernels; /* of the framework's stack */
+    ds_kernel_stack stack;   /* of the framework: what stays in memory */
+    ds_kernel_stack kernels; /* what is launched: `stack`, or ops without the term `kernels` */
     bool cuda_graphs;        /* the host issues nothing */
     int64_t samples;         /* per step, for throughput; 0: not stated */
     const char *title;

@@ -23,12 +23,9 @@
  *
  * An op of the backward pass is one that follows a gradient. The lists of operands alone change: an
  * operand that is not kept is waited for, as before, and not read. */
-#include "ir/strategy/preset.h"
-#include "ir/strategy/scenario.h"
 #include "sim/plan/walk.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Who reads a value. */
 enum { BY_LOSS = 1, BY_SCALE = 2, BY_CAST = 4, BY_NARROW = 8, BY_OTHER = 16 };
@@ -93,7 +90,7 @@ static void find_backward(saves *s) {
             uint32_t maker = maker_of(plan, operand_of(plan, i, k));
             s->backward[i] = s->backward[maker] && !(flags_of(plan, maker) & DS_OPF_OPTIMIZER);
         }
-        if (s->backward[i] && s->plan->stack == DS_STACK_FUSED)
+        if (s->backward[i] && s->plan->stack == DS_KERNELS_FUSED)
             s->bits[i] = product_bits(record_of(plan, i));
     }
 }
@@ -131,7 +128,7 @@ static bool makes_again(const saves *s, uint32_t inst, uint32_t k) {
     ds_opcode code = code_of(s->plan, inst);
     if (!s->backward[inst] || s->backward[maker]) return false;
     if (code == DS_OP_MUL) return is_activation(code_of(s->plan, maker));
-    return code == DS_OP_COMBINE_GRAD && k == 1 && s->plan->stack == DS_STACK_FUSED;
+    return code == DS_OP_COMBINE_GRAD && k == 1 && s->plan->stack == DS_KERNELS_FUSED;
 }
 
 static uint32_t resolve(const saves *s, uint32_t value) {
@@ -154,7 +151,7 @@ static void find_loss(saves *s) {
         ds_vinst *v = &plan->values.at[value];
         if (v->is_output || !s->by[value] || record_of(plan, i)->kind != DS_REC_COMPUTE) continue;
         bool ends = cast && s->backward[i] && s->source[from] != DS_NONE;
-        if (ends && s->plan->stack == DS_STACK_FUSED) v->alias = resolve(s, from);
+        if (ends && s->plan->stack == DS_KERNELS_FUSED) v->alias = resolve(s, from);
         bool wide = cast && !s->backward[i] && s->by[value] == BY_LOSS &&
                     bits_of(plan, value) > bits_of(plan, from);
         bool slope = !cast && (grad || s->source[from] != DS_NONE) &&
@@ -238,21 +235,8 @@ static void find_saves(saves *s) {
     rewrite(s);
 }
 
-static ds_status read_stack(const ds_binding *binding, ds_stack *out, ds_error *err) {
-    static const char *const words[] = {"ops", "eager", "compiled", "fused"};
-    const char *word = "ops";
-    DS_TRY(ds_scenario_text(binding, "", "kernels", &word, err));
-    const ds_preset *preset = ds_preset_of(binding, "", "kernels");
-    if (preset) word = preset->value;
-    for (int i = 0; i < 4; i++)
-        if (strcmp(words[i], word) == 0) *out = (ds_stack)i;
-    return DS_OK;
-}
-
-ds_status ds_plan__saves(ds_builder *b, ds_error *err) {
-    ds_plan *plan = b->plan;
-    DS_TRY(read_stack(b->binding, &plan->stack, err));
-    if (plan->stack < DS_STACK_COMPILED) return DS_OK;
+void ds_plan__saves(ds_plan *plan) {
+    if (plan->stack < DS_KERNELS_COMPILED) return;
     saves s = {.plan = plan,
                .backward = ds_xcalloc(plan->insts.n, sizeof *s.backward),
                .bits = ds_xcalloc(plan->insts.n, sizeof *s.bits),
@@ -265,5 +249,4 @@ ds_status ds_plan__saves(ds_builder *b, ds_error *err) {
     free(s.by);
     free(s.source);
     free(s.copy);
-    return DS_OK;
 }

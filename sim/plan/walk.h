@@ -36,6 +36,6 @@ bool ds_plan__stamp(ds_builder *b, const ds_context *ctx, const ds_slot *args, u
 void ds_plan__stamps_deinit(ds_builder *b);
 
 /* saves.c: lets go of what the kernels of the scenario's stack do not keep. */
-ds_status ds_plan__saves(ds_builder *b, ds_error *err);
+void ds_plan__saves(ds_plan *plan);
 
 #endif

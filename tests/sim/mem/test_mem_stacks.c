@@ -67,6 +67,8 @@ Test(mem_stacks, llama) {
     cr_expect_eq(layer("llama", "eager", "", "dp = 1"), ops);
     cr_expect_eq(layer("llama", "compiled", "", "dp = 1"), ops - 2 * T * F);
     cr_expect_eq(layer("llama", "fused", "", "dp = 1"), ops - 2 * T * F);
+    cr_expect_eq(layer("llama", "fused, without = kernels", "", "dp = 1"), ops - 2 * T * F,
+                 "a term of times");
     cr_expect_eq(layer("llama", "compiled", narrow, "dp = 1"), ops - 2 * T * F);
     /* two norms' results and silu(gate) · up in a byte; a byte of the core beside it */
     cr_expect_eq(layer("llama", "fused", narrow, "dp = 1"), ops - 3 * T * F - 2 * T * H + T * H);
