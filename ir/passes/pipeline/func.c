@@ -215,7 +215,8 @@ static ds_status write_kind(ds_pipe *p, const ds_pipe_func *f, ds_error *err) {
 
 /* ---- kinds ---- */
 
-/* Spells out the text of the chosen ops. False if it is like no other. */
+/* Spells out the text of the chosen ops. False if it is like no other: chunks of tensor parallelism
+ * come later (overlap/tp.c), and are local regions, which functions with mesh parameters cannot have. */
 static bool spell(const ds_pipe *p, const bool *in, const ds_pipe_func *f, ds_pipe_kind *kind) {
     const ds_func *old = f->part->func;
     ds_pipe_walk w = {.exprs = &p->unit->exprs,
@@ -229,7 +230,7 @@ static bool spell(const ds_pipe *p, const bool *in, const ds_pipe_func *f, ds_pi
         if (in[i]) ds_pipe__walk_op(&w, old->body.ops[i]);
     for (uint32_t k = 0; k < f->n_out; k++) DS_HPUSH(&kind->words, w.number[f->out[k]]);
     free(w.number);
-    return !w.unlike;
+    return !w.unlike && p->step->strategy.tp_overlap <= DS_TP_OVERLAP_BULK;
 }
 
 /* Makes the item a member of a kind, of a new one if there is none for the item. */
