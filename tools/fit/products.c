@@ -1,4 +1,4 @@
-/* gemm_fits.csv of generic profiles from the published products of gemm.csv.
+/* gemm_fits.csv of generic profiles from the published products of gemm.csv and deepbench.csv.
  *
  * One curve a dtype and format of scales. The launch of a kernel does not depend on the dtype: the
  * curve of 16 bits finds the launch, and the others keep it. The times of narrow products hold the
@@ -10,6 +10,7 @@
 #include "sim/cost/cost.h"
 #include "sim/cost/fit/gemm.h"
 #include "tools/fit/fit.h"
+#include "tools/measured/measured.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,6 +29,8 @@ const fit_product_format fit_product_formats[FIT_N_PRODUCT_FORMATS] = {
     {"fp8_block", DS_F8E4M3, "block", 1, 4},
     {"nvfp4", DS_F4E2M1, "nvfp4", 0.5625, 3},  /* 4 bits, and a scale of 8 for 16 of them */
     {"mxfp4", DS_F4E2M1, "mxfp4", 0.53125, 3}, /* 4 bits, and a scale of 8 for 32 of them */
+    {"fp16", DS_F16, "", 2, 0},                /* of DeepBench alone, as the next */
+    {"fp32", DS_F32, "", 4, 0},
 };
 
 /* Kernels that were timed with operands converted before; of the others the time holds the
@@ -50,6 +53,8 @@ static bool is_sustained(const char *operands) {
 
 typedef struct table {
     ds_csv csv;
+    ds_arena arena;
+    measured_rows bench; /* DeepBench's */
     ds_profiles *profiles;
     ds_error *err;
 } table;
@@ -98,6 +103,26 @@ static ds_status take_row(table *t, uint32_t row, const fit_product_format *form
     return DS_OK;
 }
 
+/* DeepBench's products of the kind. */
+static void collect_bench(const table *t, uint32_t kind, const fit_product_format *format,
+                          sample *s) {
+    for (uint32_t i = 0; i < t->bench.n; i++) {
+        const measured_row *row = &t->bench.at[i];
+        const ds_work *w = &row->parts[0].work;
+        char name[64], rows[32];
+        if (row->kind != kind || row->refused || w->kind != DS_WORK_GEMM ||
+            strcmp(row->dtype, format->name) != 0 || strcmp(row->split, "calib") != 0)
+            continue;
+        snprintf(name, sizeof name, "%lld/%lld", (long long)w->n, (long long)w->k);
+        snprintf(rows, sizeof rows, "%lld", (long long)w->m);
+        double bytes = format->element_bytes;
+        s->rows[s->n++] = (ds_gemm_row){.shape = {w->batch, w->m, w->n, w->k, bytes, bytes},
+                                        .seconds = row->us * 1e-6,
+                                        .shape_group = fit_group(&s->shapes, name),
+                                        .size = fit_group(&s->sizes, rows)};
+    }
+}
+
 /* Is the device of the table of this kind? */
 static bool is_of_kind(const table *t, const char *device, uint32_t kind) {
     uint32_t of;
@@ -109,6 +134,10 @@ static bool is_of_kind(const table *t, const char *device, uint32_t kind) {
 static ds_status collect(table *t, uint32_t kind, const fit_product_format *format, sample *s) {
     const char *last = NULL;
     bool of_kind = false;
+    if (format->dtype == DS_F16 || format->dtype == DS_F32) {
+        collect_bench(t, kind, format, s);
+        return DS_OK;
+    }
     for (uint32_t i = 0; i < t->csv.rows.n; i++) {
         const char *device, *dtype, *kernel, *operands, *split;
         DS_TRY(fit_cell(&t->csv, i, "device", &device, t->err));
@@ -133,31 +162,14 @@ static ds_status collect(table *t, uint32_t kind, const fit_product_format *form
 static const struct {
     const char *prefix; /* of the catalogue's name */
     int64_t processors;
-} processors[] = {{"A100", 108},
-                  {"A800", 108},
-                  {"H100-SXM", 132},
-                  {"H100-PCIE", 114},
-                  {"H800", 132},
-                  {"H200", 132},
-                  {"GH200", 132},
-                  {"B200", 148},
-                  {"B300", 148},
-                  {"GB200", 152},
-                  {"GB300", 152},
-                  {"L40S", 142},
-                  {"RTX-PRO-6000", 188},
-                  {"RTX-4090", 128},
-                  {"MI300X", 304},
-                  {"MI325X", 304},
-                  {"MI355X", 256},
-                  {"V100", 80},
-                  {"P100", 56},
-                  {"T4", 40},
-                  {"M40", 24},
-                  {"GTX-TITAN-X", 24},
-                  {"TITAN-X-Pascal", 28},
-                  {"GTX-1080Ti", 28},
-                  {"A40", 84}};
+} processors[] = {
+    {"A100", 108},         {"A800", 108},       {"H100-SXM", 132},      {"H100-PCIE", 114},
+    {"H800", 132},         {"H200", 132},       {"GH200", 132},         {"B200", 148},
+    {"B300", 148},         {"GB200", 152},      {"GB300", 152},         {"L40S", 142},
+    {"RTX-PRO-6000", 188}, {"RTX-4090", 128},   {"MI300X", 304},        {"MI325X", 304},
+    {"MI355X", 256},       {"V100", 80},        {"P100", 56},           {"T4", 40},
+    {"M40", 24},           {"GTX-TITAN-X", 24}, {"TITAN-X-Pascal", 28}, {"TITAN-Xp", 30},
+    {"GTX-1080Ti", 28},    {"A40", 84}};
 
 static int64_t processors_of(const ds_device_kind *kind) {
     for (size_t i = 0; i < sizeof processors / sizeof *processors; i++)
@@ -238,7 +250,9 @@ static void put_row(ds_buf *out, const fit_product_format *format, const ds_gemm
     put_numbers(out, form, sizeof form / sizeof *form);
     ds_buf_printf(out, ",%u", n);
     put_numbers(out, errors, sizeof errors / sizeof *errors);
-    ds_buf_printf(out, ",%s products of tests/data/ops/gemm.csv,%s\n", format->name, source);
+    bool bench = format->dtype == DS_F16 || format->dtype == DS_F32;
+    ds_buf_printf(out, ",%s products of tests/data/ops/%s.csv,%s\n", format->name,
+                  bench ? "deepbench" : "gemm", source);
 }
 
 static void print_errors(const char *what, const ds_fit_errors *e) {
@@ -268,7 +282,7 @@ static ds_status fit_format(table *t, const folder *of, const fit_product_format
     ds_gemm_fit_result r;
     const ds_device_kind *kind = ds_profiles_kind(t->profiles, of->kind);
     int64_t n_processors = processors_of(kind);
-    sample_init(&s, t->csv.rows.n);
+    sample_init(&s, t->csv.rows.n + t->bench.n);
     ds_status status = collect(t, of->kind, format, &s);
     if (status == DS_OK && s.n) {
         ds_gemm_fit_start start =
@@ -351,7 +365,7 @@ static ds_status check_format(table *t, const folder *of, const fit_product_form
                               const ds_csv *fits) {
     sample s;
     bool any = false;
-    sample_init(&s, t->csv.rows.n);
+    sample_init(&s, t->csv.rows.n + t->bench.n);
     ds_status status = collect(t, of->kind, format, &s);
     for (uint32_t i = 0; i < fits->rows.n && status == DS_OK && s.n; i++) {
         const char *dtype, *scales;
@@ -403,19 +417,34 @@ static ds_status fit_folder(table *t, const char *path, bool write) {
     return status;
 }
 
+static ds_status read_csv(const char *path, const char *name, ds_csv *csv, ds_error *err) {
+    ds_buf file = {0};
+    ds_buf_printf(&file, "%s/%s", path, name);
+    ds_status status = ds_csv_read(file.text, csv, err);
+    ds_buf_deinit(&file);
+    return status;
+}
+
+static ds_status read_tables(table *t, const char *path) {
+    ds_csv bench;
+    DS_TRY(read_csv(path, "gemm.csv", &t->csv, t->err));
+    DS_TRY(read_csv(path, "deepbench.csv", &bench, t->err));
+    ds_status status = measured_read(&bench, t->profiles, &t->arena, &t->bench, t->err);
+    ds_csv_deinit(&bench);
+    return status;
+}
+
 ds_status fit_products(const char *tables, const char *const *folders, uint32_t n, fit_mode mode,
                        ds_error *err) {
     table t = {.err = err};
-    ds_buf path = {0};
-    ds_buf_printf(&path, "%s/gemm.csv", tables);
-    ds_status status = ds_csv_read(path.text, &t.csv, err);
-    ds_buf_deinit(&path);
-    DS_TRY(status);
-    status = ds_profiles_load(NULL, &t.profiles, err);
+    ds_arena_init(&t.arena);
+    ds_status status = ds_profiles_load(NULL, &t.profiles, err);
+    if (status == DS_OK) status = read_tables(&t, tables);
     for (uint32_t i = 0; i < n && status == DS_OK; i++)
         status = mode == FIT_CHECK ? check_folder(&t, folders[i])
                                    : fit_folder(&t, folders[i], mode == FIT_WRITE);
     ds_profiles_free(t.profiles);
     ds_csv_deinit(&t.csv);
+    ds_arena_deinit(&t.arena);
     return status;
 }

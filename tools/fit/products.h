@@ -1,4 +1,4 @@
-/* Published products (tests/data/ops/gemm.csv) as fits of generic profiles. */
+/* Published products (tests/data/ops: gemm.csv, deepbench.csv) as fits of generic profiles. */
 #ifndef DS_TOOLS_FIT_PRODUCTS_H
 #define DS_TOOLS_FIT_PRODUCTS_H
 
@@ -14,14 +14,14 @@ typedef struct fit_product_format {
     double converted_bytes; /* moved by the conversion of an element of the activation */
 } fit_product_format;
 
-#define FIT_N_PRODUCT_FORMATS 5
+#define FIT_N_PRODUCT_FORMATS 7
 extern const fit_product_format fit_product_formats[FIT_N_PRODUCT_FORMATS];
 
 /* Was the kernel timed with operands converted before? Else the time holds the activation's. */
 bool fit_is_converted_before(const char *kernel);
 
 /* Fits gemm_fits.csv of each generic profile's folder to the rows of its device in
- * TABLES/gemm.csv, marked calib. FIT_CHECK fits nothing: DS_ERR_DATA if the errors of the constants
+ * TABLES/gemm.csv and TABLES/deepbench.csv, marked calib. FIT_CHECK fits nothing: DS_ERR_DATA if the errors of the constants
  * in the file are others than the file says. */
 ds_status fit_products(const char *tables, const char *const *folders, uint32_t n, fit_mode mode,
                        ds_error *err);
