@@ -1,4 +1,5 @@
-/* What published recipes recompute, where a table of measurements does not repeat it. */
+/* What published recipes recompute, where a table of measurements does not repeat it: for the fit
+ * into memory, and for the time with a generic profile. */
 #ifndef DS_VALIDATE_RECIPE_H
 #define DS_VALIDATE_RECIPE_H
 

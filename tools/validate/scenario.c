@@ -162,8 +162,15 @@ static void put_sp(const val_row *r, const val_testbed *t, val_purpose purpose, 
     if (overlap && purpose == VAL_TIME) ds_buf_printf(out, ", tp_overlap = %s", overlap);
 }
 
-static void put_recompute(const val_row *r, val_purpose purpose, ds_buf *out) {
-    const char *modules = purpose >= VAL_FITS ? val_recipe_modules(r) : NULL;
+/* Constants of a testbed were fitted to steps whose recomputation was not known. */
+static bool follows_recipe(const val_testbed *t, val_purpose purpose) {
+    bool generic = t->profile && strcmp(t->profile, VAL_GENERIC) == 0;
+    return purpose >= VAL_FITS || (purpose == VAL_TIME && t->recipes && generic);
+}
+
+static void put_recompute(const val_row *r, const val_testbed *t, val_purpose purpose,
+                          ds_buf *out) {
+    const char *modules = follows_recipe(t, purpose) ? val_recipe_modules(r) : NULL;
     if (modules)
         ds_buf_printf(out, ", recompute = [%s]", modules);
     else if (strcasecmp(r->recompute, "selective-op") == 0)
@@ -197,7 +204,7 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
     if (r->pp > 1 && order && strcmp(order, "1f1b") != 0)
         ds_buf_printf(out, ", schedule = \"%s\"", order);
     if (r->vpp > 1) ds_buf_printf(out, ", virtual_stages = %" PRId64, r->vpp);
-    put_recompute(r, purpose, out);
+    put_recompute(r, t, purpose, out);
     put_stage_layers(r, out);
     if (purpose == VAL_AT_HOST) ds_buf_put(out, ", offload = activations");
     ds_buf_put(out, " }\n");

@@ -13,7 +13,7 @@
     .domain = 64, .nvlink_gb_per_s = 900, .nic_mb_per_s = 100000, .pcie_gb_per_s = 121
 
 /* Megatron-Bridge's recipes: distributed optimizer, fused attention, sequence parallel with tp; its
- * tables do not say what is recomputed. */
+ * tables do not say what is recomputed (recipe.h). */
 #define BRIDGE                                                                                     \
     .source = "megatron_bridge", .set = "megatron_bridge", .model = VAL_LLAMA, .zero = 2,          \
     .sp = true, .tp_overlap = "pipe", .narrow_tp_overlap = "ring", .narrow = true,                 \
