@@ -129,6 +129,11 @@ typedef struct ds_cost_spread {
     double low, high;
 } ds_cost_spread;
 
+/* Has the profile fits of that kernel's attention? If not, `known` (not NULL) gets the kernels that
+ * the profile has fits of, separated by commas; nothing if there are none. O(fits). */
+bool ds_profile_has_attention(const ds_profiles *profiles, uint32_t profile, const char *kernel,
+                              ds_buf *known);
+
 /* Of whole steps, where the profile's constants were fitted to such; else 0 and 0. */
 ds_cost_spread ds_profile_spread(const ds_profiles *profiles, uint32_t profile);
 

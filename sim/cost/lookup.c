@@ -293,6 +293,29 @@ static size_t named(const char *kernel, const char *word) {
     return whole ? n : 0;
 }
 
+static bool is_listed(const ds_buf *list, const char *kernel) {
+    size_t n = strlen(kernel);
+    for (const char *at = list->n ? list->text : NULL; at; at = strchr(at, ',')) {
+        at += at != list->text ? 2 : 0;
+        if (strncmp(at, kernel, n) == 0 && (!at[n] || at[n] == ',')) return true;
+    }
+    return false;
+}
+
+bool ds_profile_has_attention(const ds_profiles *p, uint32_t profile, const char *kernel,
+                              ds_buf *known) {
+    for (uint32_t i = 0; i < p->attentions.n; i++) {
+        const ds_attention_fit *f = &p->attentions.at[i];
+        if (f->profile == profile && strcmp(f->kernel, kernel) == 0) return true;
+    }
+    for (uint32_t i = 0; i < p->attentions.n; i++) {
+        const ds_attention_fit *f = &p->attentions.at[i];
+        if (f->profile == profile && !is_listed(known, f->kernel))
+            ds_buf_printf(known, "%s%s", known->n ? ", " : "", f->kernel);
+    }
+    return false;
+}
+
 static bool is_fit_for(const query *q, const ds_attention_fit *f, ds_dtype dtype) {
     int64_t dim = q->work->head_dim;
     return f->profile == q->profile && f->dtype == dtype && f->backward == is_backward(q->op) &&

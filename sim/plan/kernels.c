@@ -12,6 +12,7 @@ ds_status ds_plan__find_kernels(ds_builder *b, ds_error *err) {
     const char *word = "ops";
     DS_TRY(ds_scenario_text(b->binding, "", "kernels", &word, err));
     DS_TRY(ds_scenario_bool(b->binding, "", "cuda_graphs", &b->plan->cuda_graphs, err));
+    DS_TRY(ds_scenario_text(b->binding, "", "attention_kernel", &b->plan->attention_kernel, err));
     const ds_preset *preset = ds_preset_of(b->binding, "", "kernels");
     if (preset) word = preset->value;
     if (!ds_kernel_stack_parse(word, &b->plan->stack))

@@ -290,7 +290,8 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
                                      .kernels = b->plan->kernels,
                                      .extra_launches = v->extra_launches,
                                      .passes = v->passes,
-                                     .n_devices = n_devices_of(b)};
+                                     .n_devices = n_devices_of(b),
+                                     .kernel = b->plan->attention_kernel};
         DS_TRY(ds_cost_op(&query, b->options->cost_mode, &v->cost, NULL, err));
         DS_TRY(
             ds_cost_clock(&query, clock_of(b, device), power_of(b, device), &v->cost, NULL, err));

@@ -1,4 +1,5 @@
 /* Placements: meshes, mesh slices and single devices as interned, ordered lists of devices. */
+#include "ir/strategy/scenario.h"
 #include "sim/plan/internal.h"
 
 #include <stdlib.h>
@@ -108,6 +109,26 @@ static ds_status choose_profile(const ds_builder *b, uint32_t kind, ds_loc loc, 
     return DS_OK;
 }
 
+/* A kernel that the profile has no fits of would be a word without effect. */
+static ds_status check_attention(const ds_builder *b, uint32_t profile, ds_loc loc, ds_error *err) {
+    const char *kernel = b->plan->attention_kernel;
+    const ds_attr *said = ds_scenario_find(b->unit, "", "attention_kernel");
+    ds_buf known = {0};
+    if (said) loc = said->loc;
+    if (!kernel || ds_profile_has_attention(b->profiles, profile, kernel, &known)) return DS_OK;
+    ds_status status =
+        known.n
+            ? ds_error_set(err, DS_ERR_VALUE, loc,
+                           "attention_kernel = %s: profile \"%s\" has fits of %s alone", kernel,
+                           ds_profile_name(b->profiles, profile), known.text)
+            : ds_error_set(err, DS_ERR_VALUE, loc,
+                           "attention_kernel = %s: profile \"%s\" has no fits of single kernels "
+                           "of attention; generic profiles have such fits",
+                           kernel, ds_profile_name(b->profiles, profile));
+    ds_buf_deinit(&known);
+    return status;
+}
+
 /* Kinds and profiles of all devices of the plan's graph. */
 ds_status ds_plan__know_devices(ds_builder *b, ds_loc loc, ds_error *err) {
     uint32_t n = ds_topo_n_devices(b->plan->topo);
@@ -129,6 +150,7 @@ ds_status ds_plan__know_devices(ds_builder *b, ds_loc loc, ds_error *err) {
         }
         DS_TRY(ds_profiles_find_kind(b->profiles, type, loc, &b->plan->kind_of[d], err));
         DS_TRY(choose_profile(b, b->plan->kind_of[d], loc, &b->plan->profile_of[d], err));
+        DS_TRY(check_attention(b, b->plan->profile_of[d], loc, err));
     }
     for (uint32_t p = 0; p < b->n_profiles_used; p++) {
         bool used = b->profiles_used[p] == 0; /* ideal: of any device */

@@ -299,10 +299,11 @@ typedef struct ds_plan {
     uint32_t *stream_tasks;
     bool per_rank;
     ds_cost_mode cost_mode;
-    ds_kernel_stack stack;   /* of the framework: what stays in memory */
-    ds_kernel_stack kernels; /* what is launched: `stack`, or ops without the term `kernels` */
-    bool cuda_graphs;        /* the host issues nothing */
-    int64_t samples;         /* per step, for throughput; 0: not stated */
+    ds_kernel_stack stack;        /* of the framework: what stays in memory */
+    ds_kernel_stack kernels;      /* what is launched: `stack`, or ops without the term `kernels` */
+    const char *attention_kernel; /* a word of ds_cost_query.kernel; NULL: that of the stack */
+    bool cuda_graphs;             /* the host issues nothing */
+    int64_t samples;              /* per step, for throughput; 0: not stated */
     const char *title;
     bool unfolded;     /* every device is a class of its own */
     bool sorts_differ; /* schematic: the others differ not only in sizes */

@@ -83,7 +83,8 @@ static void explain_compute(const ds_plan *plan, const ds_record *r, ds_buf *out
                                .kernels = plan->kernels,
                                .extra_launches = v->extra_launches,
                                .passes = v->passes,
-                               .n_devices = plan->n_devices};
+                               .n_devices = plan->n_devices,
+                               .kernel = plan->attention_kernel};
         ds_cost_op(&query, plan->cost_mode, &cost, out, NULL);
         ds_cost_clock(&query, ds_topo_device_clock(plan->topo, cls->device),
                       ds_topo_device_power_mw(plan->topo, cls->device), &cost, out, NULL);

@@ -249,7 +249,9 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
     const char *kernels = purpose >= VAL_FITS ? "fused" : t->kernels;
     if (kernels) ds_buf_printf(out, "  kernels = %s\n", kernels);
     if (purpose == VAL_TIME && t->profile && strcmp(t->profile, VAL_GENERIC) == 0)
-        ds_buf_put(out, "  profile = generic\n");
+        ds_buf_printf(
+            out, "  profile = generic\n%s%s%s", t->attention_kernel ? "  attention_kernel = " : "",
+            t->attention_kernel ? t->attention_kernel : "", t->attention_kernel ? "\n" : "");
     else if (purpose == VAL_TIME && t->profile)
         ds_buf_printf(out, "  profile = \"%s\"\n", t->profile);
     else /* without a profile the device's default one would count */

@@ -12,7 +12,7 @@
 /* llm-foundry's benchmarks, whatever the machine. */
 #define MPT                                                                                        \
     .source = "mpt", .set = "mpt_fsdp", .model = VAL_GPT_FLASH, .vocab = 50368, .zero = 4,         \
-    .fsdp = true, .precision = "bf16", .kernels = "eager"
+    .fsdp = true, .precision = "bf16", .kernels = "eager", .attention_kernel = "fa1"
 #define SELENE SELENE_OF("A100-Selene-Megatron")
 
 static const val_testbed testbeds[] = {

@@ -37,11 +37,12 @@ typedef struct val_testbed {
     int64_t layers, hidden, vocab, heads, seq;
     int64_t zero; /* stage + 1 */
     const char *recompute, *precision;
-    const char *framework;  /* the scenario's word; NULL: none, all settings are stated here */
-    const char *kernels;    /* the scenario's word; NULL: the framework's */
-    const char *grad_dtype; /* in which gradients are summed; NULL: the framework's */
-    bool narrow;            /* the profile has products of 8 bits */
-    bool sp;                /* with tp > 1 what lies between its regions is split too */
+    const char *framework; /* the scenario's word; NULL: none, all settings are stated here */
+    const char *kernels;   /* the scenario's word; NULL: the framework's */
+    const char *attention_kernel; /* with a generic profile; NULL: the stack's */
+    const char *grad_dtype;       /* in which gradients are summed; NULL: the framework's */
+    bool narrow;                  /* the profile has products of 8 bits */
+    bool sp;                      /* with tp > 1 what lies between its regions is split too */
     /* strategy.tp_overlap with products of 16 and of 8 bits; NULL: none. */
     const char *tp_overlap, *narrow_tp_overlap;
     bool whole_vocab; /* the vocabulary is padded for tp > 1 only */
