@@ -107,7 +107,7 @@ ds_status ds_cost_clock(const ds_cost_query *q, int64_t clock_ppb, int64_t power
     if (cost->origin == DS_COST_GIVEN) return DS_OK;
     int64_t part = part_of(q, clock_ppb, power_mw, cost);
     if (part == WHOLE) return DS_OK;
-    ds_cost_sides(q->profiles, q->kind, q->profile, q->op, q->work, &compute_s, &memory_s);
+    ds_cost_sides(q, &compute_s, &memory_s);
     if (!(compute_s > 0)) return DS_OK;
     cost->clock_ppb = part;
     DS_TRY(ds_cost_degrade(compute_s, memory_s, part, WHOLE, &cost->ps, err));

@@ -186,8 +186,7 @@ ds_status ds_cost_op(const ds_cost_query *query, ds_cost_mode mode, ds_cost *out
 /* The two sides of the roofline of an op, in seconds: its FLOPs and its bytes at the rates that
  * ds_cost_op goes by; negative: not known, or there are none. Of a product by tiles and waves, what
  * none with as many FLOPs and as many bytes takes less than. */
-void ds_cost_sides(const ds_profiles *profiles, uint32_t kind, uint32_t profile, const char *op,
-                   const ds_work *work, double *compute_s, double *memory_s);
+void ds_cost_sides(const ds_cost_query *query, double *compute_s, double *memory_s);
 /* Makes a cost that of a device whose clock falls under load (clock.c): cost->ps ·
  * max(t_c/clock, t_m) / max(t_c, t_m), rounded up. `clock_ppb` (10^-9) is the part of the boost
  * clock that the topology says the device keeps; whole: not said. `power_mw` is the power cap that

@@ -24,6 +24,10 @@ typedef struct query {
     ds_error *err;
 } query;
 
+static bool has(const query *q, ds_term term) {
+    return ds_profiles_has(q->p, term);
+}
+
 static const char *class_of(ds_work_kind kind) {
     switch (kind) {
     case DS_WORK_GEMM:
@@ -196,7 +200,7 @@ static int nearness(const query *q, ds_kernel_stack kernels) {
 }
 
 static const ds_fit *fit_of(const query *q, const char *op, int32_t dtype, bool flop) {
-    if (!ds_profiles_has(q->p, DS_TERM_CURVES)) return NULL;
+    if (!has(q, DS_TERM_CURVES)) return NULL;
     const ds_profile *of = &q->p->profiles.at[q->profile];
     const ds_fit *best = NULL;
     int least = 0;
@@ -254,7 +258,7 @@ static const char *special_of(const query *q) {
 static const ds_fit *best_fit(const query *q, bool flop) {
     const char *special = special_of(q);
     const char *names[] = {special ? special : q->op, q->op, q->class};
-    if (q->work->kind == DS_WORK_ATTENTION && !ds_profiles_has(q->p, DS_TERM_ATTENTION))
+    if (q->work->kind == DS_WORK_ATTENTION && !has(q, DS_TERM_ATTENTION))
         names[0] = names[1] = names[2] = class_of(DS_WORK_GEMM);
     for (int i = q->passes ? 2 : 0; i < 3; i++) {
         const ds_fit *f = fit_of(q, names[i], (int32_t)q->work->dtype, flop);
@@ -269,7 +273,7 @@ static const ds_fit *best_fit(const query *q, bool flop) {
  * efficiency curve for just these. */
 static const ds_gemm_fit *gemm_of(const query *q) {
     if (q->work->kind != DS_WORK_GEMM || !q->profile) return NULL;
-    if (q->p->without & (DS_TERM_TILES | DS_TERM_CURVES)) return NULL;
+    if (!has(q, DS_TERM_TILES) || !has(q, DS_TERM_CURVES)) return NULL;
     const ds_fit *curve = best_fit(q, true);
     if (curve && strcmp(curve->op, q->class) != 0) return NULL;
     ds_dtype dtypes[] = {q->work->dtype, stand_in(q->kind, q->work->dtype)};
@@ -335,7 +339,7 @@ static const char *stack_kernel(ds_kernel_stack stack) {
  * profile has none. */
 static const ds_attention_fit *attention_of(const query *q) {
     if (q->work->kind != DS_WORK_ATTENTION || q->work->stores_scores || !q->profile) return NULL;
-    if (q->p->without & (DS_TERM_ATTENTION | DS_TERM_CURVES)) return NULL;
+    if (!has(q, DS_TERM_ATTENTION) || !has(q, DS_TERM_CURVES)) return NULL;
     const char *word = q->kernel ? q->kernel : stack_kernel(q->kernels);
     ds_dtype dtypes[] = {q->work->dtype, stand_in(q->kind, q->work->dtype)};
     for (int d = 0; d < 2; d++) {
@@ -398,7 +402,7 @@ static bound bound_of(const query *q, const char *what, const ds_fit *f, double 
         b.extrapolated = work < f->w_min || work > f->w_max;
     }
     b.seconds = work / (rate * efficiency);
-    bool launches = f && ds_profiles_has(q->p, DS_TERM_LAUNCH);
+    bool launches = f && has(q, DS_TERM_LAUNCH);
     double least_ps = launches ? q->launches * (double)f->floor_ps : 0;
     double rows_ps =
         f && q->work->kind == DS_WORK_MEMORY ? (double)f->row_ps * (double)q->work->tokens : 0;
@@ -472,7 +476,7 @@ static ds_status tiled(const query *q, const ds_gemm_fit *f, ds_cost *out) {
     ds_gemm_shape shape = shape_of(w, f->format);
     ds_gemm_choice choice;
     ds_gemm_model model = f->model;
-    if (!ds_profiles_has(q->p, DS_TERM_LAUNCH)) model.launch_s = 0;
+    if (!has(q, DS_TERM_LAUNCH)) model.launch_s = 0;
     double seconds = ds_gemm_seconds(&model, &shape, &choice), flop = (double)w->flop;
     *out = (ds_cost){.origin = DS_COST_ROOFLINE,
                      .fitted = true,
@@ -493,7 +497,7 @@ static ds_status blocked(const query *q, const ds_attention_fit *f, ds_cost *out
     ds_attention_shape shape = attention_shape(q);
     ds_attention_choice choice;
     ds_attention_model model = f->model;
-    if (!ds_profiles_has(q->p, DS_TERM_LAUNCH)) model.launch_s = 0;
+    if (!has(q, DS_TERM_LAUNCH)) model.launch_s = 0;
     double seconds = ds_attention_seconds(&model, &shape, &choice), flop = (double)q->work->flop;
     *out = (ds_cost){.origin = DS_COST_ROOFLINE,
                      .fitted = true,
@@ -530,23 +534,26 @@ static ds_status roofline(const query *q, ds_cost *out) {
     return ds_ps_from_seconds(larger.seconds < 0 ? 0 : larger.seconds, &out->ps, q->err);
 }
 
-static query query_of(const ds_profiles *profiles, uint32_t kind, uint32_t profile, const char *op,
-                      const ds_work *work) {
-    if (profile && profiles->profiles.at[profile].kind != kind) profile = 0;
-    return (query){.p = profiles,
-                   .kind = &profiles->kinds.at[kind],
+static query query_of(const ds_cost_query *of) {
+    uint32_t profile = of->profile;
+    if (profile && of->profiles->profiles.at[profile].kind != of->kind) profile = 0;
+    return (query){.p = of->profiles,
+                   .kind = &of->profiles->kinds.at[of->kind],
                    .profile = profile,
-                   .op = op,
-                   .class = class_of(work->kind),
-                   .work = work,
-                   .launches = 1};
+                   .kernels = of->kernels,
+                   .op = of->op,
+                   .class = class_of(of->work->kind),
+                   .work = of->work,
+                   .launches = 1.0 + of->extra_launches,
+                   .passes = of->passes,
+                   .kernel = of->kernel,
+                   .loc = of->loc};
 }
 
-void ds_cost_sides(const ds_profiles *profiles, uint32_t kind, uint32_t profile, const char *op,
-                   const ds_work *work, double *compute_s, double *memory_s) {
+void ds_cost_sides(const ds_cost_query *of, double *compute_s, double *memory_s) {
     *compute_s = *memory_s = -1;
-    if (work->kind == DS_WORK_NONE) return;
-    query q = query_of(profiles, kind, profile, op, work);
+    if (of->work->kind == DS_WORK_NONE) return;
+    query q = query_of(of);
     bound flop, traffic;
     sides(&q, &flop, &traffic);
     *compute_s = flop.seconds;
@@ -556,7 +563,7 @@ void ds_cost_sides(const ds_profiles *profiles, uint32_t kind, uint32_t profile,
 /* As fitted together with the products that follow. */
 static ds_status fitted_conversions(const query *q, const ds_gemm_fit *f, ds_cost *out) {
     double bytes = (double)q->work->bytes_converted;
-    bool launches = ds_profiles_has(q->p, DS_TERM_LAUNCH);
+    bool launches = has(q, DS_TERM_LAUNCH);
     if (q->explain) {
         ds_buf_put(q->explain, "  memory: ");
         ds_print_rate(f->convert_bytes_per_s, "B/s", q->explain);
@@ -597,12 +604,7 @@ static ds_status add_conversions(const query *q, ds_cost *out) {
 ds_status ds_cost_op(const ds_cost_query *of, ds_cost_mode mode, ds_cost *out, ds_buf *explain,
                      ds_error *err) {
     const ds_work *work = of->work;
-    query q = query_of(of->profiles, of->kind, of->profile, of->op, work);
-    q.launches = 1.0 + of->extra_launches;
-    q.loc = of->loc;
-    q.kernels = of->kernels;
-    q.passes = of->passes;
-    q.kernel = of->kernel;
+    query q = query_of(of);
     q.explain = explain;
     q.err = err;
     *out = (ds_cost){.origin = DS_COST_ROOFLINE};

@@ -207,16 +207,14 @@ static int64_t n_devices_of(const ds_builder *b) {
 
 /* On a degraded device everything takes longer; what the program says of a duration, as compute
  * does. */
-static ds_status degrade_variant(const ds_builder *b, const ds_op *op, uint32_t device,
+static ds_status degrade_variant(const ds_builder *b, const ds_cost_query *query, uint32_t device,
                                  ds_variant *v, ds_error *err) {
     int64_t compute_ppb, memory_ppb;
     double compute_s = -1, memory_s = -1;
     if (!b->plan->topo) return DS_OK; /* schematic */
     ds_topo_device_shares(b->plan->topo, device, &compute_ppb, &memory_ppb);
     if (compute_ppb == DS_DEGRADE_WHOLE && memory_ppb == DS_DEGRADE_WHOLE) return DS_OK;
-    if (v->cost.origin != DS_COST_GIVEN)
-        ds_cost_sides(b->profiles, b->plan->kind_of[device], b->plan->profile_of[device],
-                      ds_op_name(op->code), &v->work, &compute_s, &memory_s);
+    if (v->cost.origin != DS_COST_GIVEN) ds_cost_sides(query, &compute_s, &memory_s);
     if (v->cost.clock_ppb && compute_s > 0)
         compute_s *= (double)DS_TOPO_WHOLE / (double)v->cost.clock_ppb;
     return ds_cost_degrade(compute_s, memory_s, compute_ppb, memory_ppb, &v->ps, err);
@@ -276,28 +274,28 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
         }
     }
     uint32_t device = p->devices[pos];
+    const ds_cost_query query = {.profiles = b->profiles,
+                                 .kind = b->plan->kind_of[device],
+                                 .profile = b->plan->profile_of[device],
+                                 .op = ds_op_name(op->code),
+                                 .work = &v->work,
+                                 .loc = op->loc,
+                                 .kernels = b->plan->kernels,
+                                 .extra_launches = v->extra_launches,
+                                 .passes = v->passes,
+                                 .n_devices = n_devices_of(b),
+                                 .kernel = b->plan->attention_kernel};
     if (given) {
         v->cost = (ds_cost){.origin = DS_COST_GIVEN};
         DS_TRY(ds_quantity_eval(&env, (ds_quantity){given->expr, given->unit}, 'T', 1e12,
                                 given->loc, &v->ps, err));
     } else {
-        const ds_cost_query query = {.profiles = b->profiles,
-                                     .kind = b->plan->kind_of[device],
-                                     .profile = b->plan->profile_of[device],
-                                     .op = ds_op_name(op->code),
-                                     .work = &v->work,
-                                     .loc = op->loc,
-                                     .kernels = b->plan->kernels,
-                                     .extra_launches = v->extra_launches,
-                                     .passes = v->passes,
-                                     .n_devices = n_devices_of(b),
-                                     .kernel = b->plan->attention_kernel};
         DS_TRY(ds_cost_op(&query, b->options->cost_mode, &v->cost, NULL, err));
         DS_TRY(
             ds_cost_clock(&query, clock_of(b, device), power_of(b, device), &v->cost, NULL, err));
         v->ps = v->cost.ps;
     }
-    return degrade_variant(b, op, device, v, err);
+    return degrade_variant(b, &query, device, v, err);
 }
 
 /* Looked at once a placement. */

@@ -192,8 +192,8 @@ static int64_t ps_of(const ds_profiles *p, const char *op, const char *kernel, d
         .profiles = p, .kind = kind, .profile = profile, .op = op, .work = &w, .kernel = kernel};
     cr_assert_eq(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, &err), DS_OK, "%s", err.message);
     double compute, memory;
-    ds_cost_sides(p, kind, profile, op, &w, &compute, &memory);
-    if (!kernel) cr_expect_leq(fmax(compute, memory) * 1e12 * (1 - 1e-12), (double)cost.ps);
+    ds_cost_sides(&query, &compute, &memory);
+    cr_expect_leq(fmax(compute, memory) * 1e12 * (1 - 1e-12), (double)cost.ps);
     return cost.ps;
 }
 

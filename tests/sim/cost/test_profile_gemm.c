@@ -281,14 +281,11 @@ static ds_cost cost_of(const ds_profiles *p, ds_dtype dtype, int64_t m, double *
                  .flop = 2 * m * 512 * 64,
                  .bytes_read = 2 * (m * 64 + 64 * 512),
                  .bytes_written = 2 * m * 512};
-    cr_assert_eq(
-        ds_cost_op(
-            &(ds_cost_query){
-                .profiles = p, .kind = kind, .profile = profile, .op = "matmul", .work = &w},
-            DS_COST_FITTED, &cost, NULL, &err),
-        DS_OK, "%s", err.message);
+    ds_cost_query query = {
+        .profiles = p, .kind = kind, .profile = profile, .op = "matmul", .work = &w};
+    cr_assert_eq(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, &err), DS_OK, "%s", err.message);
     double compute, memory;
-    ds_cost_sides(p, kind, profile, "matmul", &w, &compute, &memory);
+    ds_cost_sides(&query, &compute, &memory);
     *least = fmax(compute, memory);
     return cost;
 }
