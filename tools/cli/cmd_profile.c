@@ -135,18 +135,29 @@ static const char *kind_of(const ds_csv *csv, uint32_t i) {
     return ops && links ? "operations, links" : ops ? "operations" : links ? "links" : "";
 }
 
+static bool is_marked(const ds_csv *csv, uint32_t i, const char *column) {
+    return strcmp(cell(csv, i, column), "1") == 0;
+}
+
+/* Does a run take the profile if the scenario names none? A kind of which no profile is marked takes
+ * its generic one. */
+static bool is_default(const ds_csv *csv, uint32_t i) {
+    bool generic = is_marked(csv, i, "generic");
+    for (uint32_t k = 0; k < csv->rows.n && generic; k++)
+        generic = strcmp(cell(csv, k, "device"), cell(csv, i, "device")) != 0 ||
+                  !is_marked(csv, k, "default");
+    return generic || is_marked(csv, i, "default");
+}
+
 static void put_line(const ds_csv *csv, uint32_t i) {
     char error[64] = "";
     if (atol(cell(csv, i, "steps")))
         snprintf(error, sizeof error, "%.1f %% of %s%s",
                  100 * strtod(cell(csv, i, "step_error"), NULL), cell(csv, i, "steps"),
                  strcmp(cell(csv, i, "steps_split"), "val") == 0 ? "" : ", fitted");
-    printf("%-18s %s %-25s %-18s  %-17s  %-20s  %s\n", cell(csv, i, "device"),
-           strcmp(cell(csv, i, "default"), "1") == 0   ? "*"
-           : strcmp(cell(csv, i, "generic"), "1") == 0 ? "~"
-                                                       : " ",
-           cell(csv, i, "profile"), cell(csv, i, "framework"), kind_of(csv, i), error,
-           cell(csv, i, "software"));
+    printf("%-20s %s %-25s %-18s  %-17s  %-20s  %s\n", cell(csv, i, "device"),
+           is_default(csv, i) ? "*" : " ", cell(csv, i, "profile"), cell(csv, i, "framework"),
+           kind_of(csv, i), error, cell(csv, i, "software"));
 }
 
 static ds_status list(const arguments *args, ds_error *err) {
@@ -157,15 +168,15 @@ static ds_status list(const arguments *args, ds_error *err) {
     bool any = status == DS_OK && text.n;
     ds_buf_deinit(&text);
     if (!any) return status;
-    printf("%-18s   %-25s %-18s  %-17s  %-20s  %s\n", "device", "profile", "framework", "measured",
+    printf("%-20s   %-25s %-18s  %-17s  %-20s  %s\n", "device", "profile", "framework", "measured",
            "error on steps", "software");
     for (uint32_t i = 0; i < csv.rows.n; i++) put_line(&csv, i);
     puts("\n* the default of the device. --profile NAME takes another: choose your framework "
          "first, then "
          "whole steps\nbefore operations and links, and errors on steps that no fit saw before "
          "fitted ones. `profile show NAME` lists\nthe rows of a profile, --ideal takes the data "
-         "sheet's peaks.\n~ fits to published tables, of no testbed: --profile generic takes the "
-         "one of each device.");
+         "sheet's peaks.\nNAME-generic has fits to published tables, of no testbed: --profile "
+         "generic takes the generic profile of each device.");
     ds_csv_deinit(&csv);
     return DS_OK;
 }
