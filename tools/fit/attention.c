@@ -180,41 +180,23 @@ static ds_status collect(tables *t, const wanted *w, sample *s) {
 /* ---- attention_fits.csv ---- */
 
 static ds_status write_row(tables *t, uint32_t row, const ds_attention_fit_result *r, uint32_t n) {
-    const struct {
-        const char *column;
-        double value;
-    } cells[] = {{"block_rows", (double)r->model.block_rows},
-                 {"e_max", r->model.e_max},
-                 {"score", r->model.score},
-                 {"prologue", r->model.prologue},
-                 {"tail", r->model.tail},
-                 {"e_memory", r->model.e_memory},
-                 {"overlap", r->model.overlap},
-                 {"launch_us", r->model.launch_s * 1e6},
-                 {"token_ns", r->model.token_s * 1e9},
-                 {"w_min", r->w_min},
-                 {"w_max", r->w_max},
-                 {"median_error", r->seen.median},
-                 {"p90_error", r->seen.p90},
-                 {"family_median_error", r->family.median},
-                 {"family_p90_error", r->family.p90},
-                 {"size_median_error", r->size.median},
-                 {"size_p90_error", r->size.p90},
-                 {"ratio_p05", r->ratios[0]},
-                 {"ratio_p25", r->ratios[1]},
-                 {"ratio_p50", r->ratios[2]},
-                 {"ratio_p75", r->ratios[3]},
-                 {"ratio_p95", r->ratios[4]}};
-    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
-        DS_TRY(fit_set(&t->fits, row, cells[i].column, cells[i].value < 0 ? "" : "%.4g",
-                       cells[i].value, t->err));
-    return fit_set(&t->fits, row, "n", "%.0f", n, t->err);
-}
-
-static void print_errors(const char *what, const ds_fit_errors *e) {
-    if (e->median < 0) return;
-    printf("  %-28s mean %5.1f %%  median %5.1f %%  p90 %5.1f %%\n", what, 100 * e->mean,
-           100 * e->median, 100 * e->p90);
+    const fit_value cells[] = {{"block_rows", (double)r->model.block_rows},
+                               {"e_max", r->model.e_max},
+                               {"score", r->model.score},
+                               {"prologue", r->model.prologue},
+                               {"tail", r->model.tail},
+                               {"e_memory", r->model.e_memory},
+                               {"overlap", r->model.overlap},
+                               {"launch_us", r->model.launch_s * 1e6},
+                               {"token_ns", r->model.token_s * 1e9},
+                               {"w_min", r->w_min},
+                               {"w_max", r->w_max},
+                               {"family_median_error", r->family.median},
+                               {"family_p90_error", r->family.p90},
+                               {"size_median_error", r->size.median},
+                               {"size_p90_error", r->size.p90}};
+    DS_TRY(fit_set_values(&t->fits, row, cells, sizeof cells / sizeof *cells, t->err));
+    return fit_set_errors(&t->fits, row, n, &r->seen, r->ratios, t->err);
 }
 
 static void print_title(const wanted *w, uint32_t n) {
@@ -231,9 +213,9 @@ static void print_fit(const wanted *w, const sample *s, const ds_attention_fit_r
            "overlap %.4g, launch %.4g us, token %.4g ns\n",
            (long long)m->block_rows, m->e_max, m->score, m->prologue, m->tail, m->e_memory,
            m->overlap, 1e6 * m->launch_s, 1e9 * m->token_s);
-    print_errors("rows seen", &r->seen);
-    print_errors("families left out", &r->family);
-    print_errors("sizes left out", &r->size);
+    fit_print_errors("rows seen", &r->seen);
+    fit_print_errors("families left out", &r->family);
+    fit_print_errors("sizes left out", &r->size);
     printf("  measured/predicted, left out: 5 %% below %.3f, half below %.3f, 95 %% below %.3f\n",
            r->ratios[0], r->ratios[2], r->ratios[4]);
 }

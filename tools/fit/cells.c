@@ -2,6 +2,7 @@
 #include "tools/fit/fit.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +43,32 @@ ds_status fit_set(ds_csv *csv, uint32_t row, const char *column, const char *for
     return DS_OK;
 }
 
+static const char *const ratio_columns[] = {"ratio_p05", "ratio_p25", "ratio_p50", "ratio_p75",
+                                            "ratio_p95"};
+
+ds_status fit_set_values(ds_csv *csv, uint32_t row, const fit_value *values, size_t n,
+                         ds_error *err) {
+    for (size_t i = 0; i < n; i++)
+        DS_TRY(fit_set(csv, row, values[i].column, values[i].value < 0 ? "" : "%.4g",
+                       values[i].value, err));
+    return DS_OK;
+}
+
+ds_status fit_set_errors(ds_csv *csv, uint32_t row, uint32_t n, const ds_fit_errors *seen,
+                         const double ratios[5], ds_error *err) {
+    const fit_value errors[] = {{"median_error", seen->median}, {"p90_error", seen->p90}};
+    DS_TRY(fit_set(csv, row, "n", "%.0f", n, err));
+    DS_TRY(fit_set_values(csv, row, errors, 2, err));
+    for (int i = 0; i < 5; i++) DS_TRY(fit_set(csv, row, ratio_columns[i], "%.4g", ratios[i], err));
+    return DS_OK;
+}
+
+void fit_print_errors(const char *what, const ds_fit_errors *e) {
+    if (e->median < 0) return;
+    printf("  %-28s mean %5.1f %%  median %5.1f %%  p90 %5.1f %%\n", what, 100 * e->mean,
+           100 * e->median, 100 * e->p90);
+}
+
 void fit_add_columns(ds_csv *csv, const char *const *names, uint32_t n_names) {
     for (uint32_t i = 0; i < n_names; i++) {
         uint32_t n = csv->n_columns;
@@ -61,9 +88,7 @@ void fit_add_columns(ds_csv *csv, const char *const *names, uint32_t n_names) {
 }
 
 void fit_add_ratios(ds_csv *csv) {
-    static const char *const ratios[] = {"ratio_p05", "ratio_p25", "ratio_p50", "ratio_p75",
-                                         "ratio_p95"};
-    fit_add_columns(csv, ratios, 5);
+    fit_add_columns(csv, ratio_columns, 5);
 }
 
 uint32_t fit_group(fit_groups *groups, const char *name) {

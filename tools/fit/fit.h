@@ -4,6 +4,7 @@
 
 #include "ir/base/csv.h"
 #include "ir/base/str.h"
+#include "sim/cost/fit/fit.h"
 
 #include <stdbool.h>
 
@@ -84,6 +85,19 @@ ds_status fit_rate(const ds_csv *csv, uint32_t row, const char *column, int64_t 
 /* Sets a cell in memory; `format` prints the value. */
 ds_status fit_set(ds_csv *csv, uint32_t row, const char *column, const char *format, double value,
                   ds_error *err);
+
+/* Sets cells to four digits; a value below 0, which no fit has, empties its cell. */
+typedef struct fit_value {
+    const char *column;
+    double value;
+} fit_value;
+ds_status fit_set_values(ds_csv *csv, uint32_t row, const fit_value *values, size_t n,
+                         ds_error *err);
+/* n, median_error, p90_error and ratio_p05 to ratio_p95. */
+ds_status fit_set_errors(ds_csv *csv, uint32_t row, uint32_t n, const ds_fit_errors *seen,
+                         const double ratios[5], ds_error *err);
+/* A line; none where the median is below 0. */
+void fit_print_errors(const char *what, const ds_fit_errors *e);
 
 /* Fits every row of FOLDER/gemm_fits.csv with n > 0 to the gemm rows of FOLDER/ops.csv, and prints
  * what rows left out by shape, family and size are predicted to be. FIT_CHECK leaves nothing out

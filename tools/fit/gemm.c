@@ -93,39 +93,23 @@ static ds_status read_start(tables *t, uint32_t row, ds_gemm_model *m) {
 }
 
 static ds_status write_row(tables *t, uint32_t row, const ds_gemm_fit_result *r, uint32_t n) {
-    const struct {
-        const char *column;
-        double value;
-    } cells[] = {{"e_max", r->model.e_max},
-                 {"tail", r->model.tail},
-                 {"prologue", r->model.prologue},
-                 {"port", r->model.port},
-                 {"e_memory", r->model.e_memory},
-                 {"overlap", r->model.overlap},
-                 {"launch_us", r->model.launch_s * 1e6},
-                 {"w_min", r->w_min},
-                 {"w_max", r->w_max},
-                 {"median_error", r->seen.median},
-                 {"p90_error", r->seen.p90},
-                 {"shape_median_error", r->shape.median},
-                 {"shape_p90_error", r->shape.p90},
-                 {"family_median_error", r->family.median},
-                 {"family_p90_error", r->family.p90},
-                 {"size_median_error", r->size.median},
-                 {"size_p90_error", r->size.p90},
-                 {"ratio_p05", r->ratios[0]},
-                 {"ratio_p25", r->ratios[1]},
-                 {"ratio_p50", r->ratios[2]},
-                 {"ratio_p75", r->ratios[3]},
-                 {"ratio_p95", r->ratios[4]}};
-    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
-        DS_TRY(fit_set(&t->fits, row, cells[i].column, "%.4g", cells[i].value, t->err));
-    return fit_set(&t->fits, row, "n", "%.0f", n, t->err);
-}
-
-static void print_errors(const char *what, const ds_fit_errors *e) {
-    printf("  %-28s mean %5.1f %%  median %5.1f %%  p90 %5.1f %%\n", what, 100 * e->mean,
-           100 * e->median, 100 * e->p90);
+    const fit_value cells[] = {{"e_max", r->model.e_max},
+                               {"tail", r->model.tail},
+                               {"prologue", r->model.prologue},
+                               {"port", r->model.port},
+                               {"e_memory", r->model.e_memory},
+                               {"overlap", r->model.overlap},
+                               {"launch_us", r->model.launch_s * 1e6},
+                               {"w_min", r->w_min},
+                               {"w_max", r->w_max},
+                               {"shape_median_error", r->shape.median},
+                               {"shape_p90_error", r->shape.p90},
+                               {"family_median_error", r->family.median},
+                               {"family_p90_error", r->family.p90},
+                               {"size_median_error", r->size.median},
+                               {"size_p90_error", r->size.p90}};
+    DS_TRY(fit_set_values(&t->fits, row, cells, sizeof cells / sizeof *cells, t->err));
+    return fit_set_errors(&t->fits, row, n, &r->seen, r->ratios, t->err);
 }
 
 static void print_fit(const char *dtype, const sample *s, const ds_gemm_fit_result *r) {
@@ -135,10 +119,10 @@ static void print_fit(const char *dtype, const sample *s, const ds_gemm_fit_resu
     printf("  e_max %.4g, tail %.4g, prologue %.4g, port %.4g, e_memory %.4g, overlap %.4g, launch "
            "%.4g us\n",
            m->e_max, m->tail, m->prologue, m->port, m->e_memory, m->overlap, 1e6 * m->launch_s);
-    print_errors("rows seen", &r->seen);
-    print_errors("shapes left out", &r->shape);
-    print_errors("families left out", &r->family);
-    print_errors("sizes left out", &r->size);
+    fit_print_errors("rows seen", &r->seen);
+    fit_print_errors("shapes left out", &r->shape);
+    fit_print_errors("families left out", &r->family);
+    fit_print_errors("sizes left out", &r->size);
     printf("  measured/predicted: 5 %% below %.3f, half below %.3f, 95 %% below %.3f\n",
            r->ratios[0], r->ratios[2], r->ratios[4]);
 }

@@ -209,18 +209,6 @@ static ds_status put_curve(job *j, uint32_t row, const curve *c, double w_min, d
     return DS_OK;
 }
 
-static ds_status put_errors(job *j, uint32_t row, uint32_t n, const ds_fit_errors *e,
-                            const double ratios[5]) {
-    static const char *const columns[] = {"ratio_p05", "ratio_p25", "ratio_p50", "ratio_p75",
-                                          "ratio_p95"};
-    DS_TRY(fit_set(&j->curves, row, "n", "%.0f", n, j->err));
-    DS_TRY(fit_set(&j->curves, row, "median_error", "%.4g", e->median, j->err));
-    DS_TRY(fit_set(&j->curves, row, "p90_error", "%.4g", e->p90, j->err));
-    for (int i = 0; i < 5; i++)
-        DS_TRY(fit_set(&j->curves, row, columns[i], "%.4g", ratios[i], j->err));
-    return DS_OK;
-}
-
 /* Rows that no row of the device backs: errors of transfers. */
 static ds_status put_transfer(job *j, uint32_t row) {
     static const ds_fit_errors errors = {.median = 0.073, .p90 = 0.326};
@@ -229,7 +217,7 @@ static ds_status put_transfer(job *j, uint32_t row) {
     DS_TRY(fit_cell(&j->curves, row, "op", &op, j->err));
     DS_TRY(fit_cell(&j->curves, row, "basis", &basis, j->err));
     bool lent = begins(basis, "borrowed: ") || begins(basis, "as ") || strcmp(op, "memory") == 0;
-    return lent ? put_errors(j, row, 0, &errors, ratios) : DS_OK;
+    return lent ? fit_set_errors(&j->curves, row, 0, &errors, ratios, j->err) : DS_OK;
 }
 
 /* A constant of the file is off if the time of a middling op is: constants trade against each
@@ -273,7 +261,7 @@ static ds_status fit_row(job *j, uint32_t row, const struct family *f, point *po
                100 * e.median, 100 * e.p90);
         compare(j, row, &c, points, n);
         status = put_curve(j, row, &c, points[0].bytes, points[n - 1].bytes);
-        if (status == DS_OK) status = put_errors(j, row, n, &e, ratios);
+        if (status == DS_OK) status = fit_set_errors(&j->curves, row, n, &e, ratios, j->err);
     }
     free(left);
     return status;

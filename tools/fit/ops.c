@@ -175,26 +175,16 @@ static ds_status fit_curves(tables *t, const curves *c, ds_fit_roofline *out) {
 
 /* ---- efficiency.csv ---- */
 
-static ds_status set_ratios(tables *t, uint32_t row, const double ratios[5]) {
-    static const char *const columns[] = {"ratio_p05", "ratio_p25", "ratio_p50", "ratio_p75",
-                                          "ratio_p95"};
-    for (int i = 0; i < 5; i++)
-        DS_TRY(fit_set(&t->curves, row, columns[i], "%.4g", ratios[i], t->err));
-    return DS_OK;
-}
-
 /* Into the table in memory, 4 significant digits. */
 static ds_status set_row(tables *t, uint32_t row, const ds_fit_curve *curve,
                          const ds_fit_roofline *fit) {
-    DS_TRY(fit_set(&t->curves, row, "e_max", "%.4g", curve->e_max, t->err));
-    DS_TRY(fit_set(&t->curves, row, "w_half", "%.4g", curve->w_half, t->err));
-    DS_TRY(fit_set(&t->curves, row, "w_min", "%.4g", curve->w_min, t->err));
-    DS_TRY(fit_set(&t->curves, row, "w_max", "%.4g", curve->w_max, t->err));
+    const fit_value constants[] = {{"e_max", curve->e_max},
+                                   {"w_half", curve->w_half},
+                                   {"w_min", curve->w_min},
+                                   {"w_max", curve->w_max}};
+    DS_TRY(fit_set_values(&t->curves, row, constants, 4, t->err));
     if (!fit) return DS_OK;
-    DS_TRY(fit_set(&t->curves, row, "n", "%.0f", fit->n_rows, t->err));
-    DS_TRY(fit_set(&t->curves, row, "median_error", "%.4g", fit->seen.median, t->err));
-    DS_TRY(fit_set(&t->curves, row, "p90_error", "%.4g", fit->seen.p90, t->err));
-    return set_ratios(t, row, fit->ratios);
+    return fit_set_errors(&t->curves, row, fit->n_rows, &fit->seen, fit->ratios, t->err);
 }
 
 static void print_constant(tables *t, double fitted, double in_file) {

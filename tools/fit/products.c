@@ -255,18 +255,14 @@ static void put_row(ds_buf *out, const fit_product_format *format, const ds_gemm
                   bench ? "deepbench" : "gemm", source);
 }
 
-static void print_errors(const char *what, const ds_fit_errors *e) {
-    printf("  %-20s median %5.1f %%  p90 %5.1f %%\n", what, 100 * e->median, 100 * e->p90);
-}
-
 static void print_fit(const ds_device_kind *kind, const fit_product_format *format, const sample *s,
                       const ds_gemm_fit_result *r) {
     printf("%s, products in %s: %u rows, %u shapes\n", kind->name, format->name, s->n,
            s->shapes.seen.n);
-    print_errors("rows seen", &r->seen);
-    print_errors("shapes left out", &r->shape);
-    print_errors("kernels left out", &r->family);
-    print_errors("sizes left out", &r->size);
+    fit_print_errors("rows seen", &r->seen);
+    fit_print_errors("shapes left out", &r->shape);
+    fit_print_errors("kernels left out", &r->family);
+    fit_print_errors("sizes left out", &r->size);
     fflush(stdout);
 }
 
