@@ -32,7 +32,7 @@ typedef enum ds_term {
 #undef DS_X
 } ds_term;
 
-/* "curves", and what it is; i < DS_N_TERMS. */
+/* The name ("curves") and the meaning of term i < DS_N_TERMS. */
 const char *ds_term_name(uint32_t i);
 const char *ds_term_doc(uint32_t i);
 /* The set that the scenario's `without` names; 0 without the key. The unit must be verified.

@@ -303,8 +303,8 @@ static bool is_used_for(const ds_protocol *f, uint32_t group, double bytes) {
            (!f->most_bytes || bytes <= (double)f->most_bytes);
 }
 
-/* The fastest of those that are used for the group and so many bytes; else of those for the group;
- * else of all. */
+/* The fastest protocol for the group and the size. If no protocol is for both, the fastest for the
+ * group; if no protocol is for the group, the fastest of all. */
 static const ds_protocol *fastest(const protocols *from, const ring_use *ring, uint32_t group,
                                   double bytes) {
     const ds_protocol *best = NULL, *of_group = NULL, *of_all = from->at;

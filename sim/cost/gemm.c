@@ -4,20 +4,21 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Result rows and columns of a tile; the last one is of the form with `resident` alone. */
+/* Result rows and columns of a tile. Only the form with `resident` has tiles of 256 x 256. */
 static const int64_t tiles[][2] = {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256},
                                    {128, 64},  {64, 128},  {64, 64},   {128, 32}, {32, 128},
                                    {64, 32},   {32, 64},   {16, 128},  {16, 64},  {256, 256}};
 #define N_TILES (sizeof tiles / sizeof *tiles)
 
-/* Of k; those that are no power of two are of the form with `resident` alone. */
+/* Numbers of parts of k. Only the form with `resident` cuts k into 3 or 6 parts. */
 static const int64_t cuts_of_k[] = {1, 2, 3, 4, 6, 8, 16};
 #define N_CUTS (sizeof cuts_of_k / sizeof *cuts_of_k)
 
-#define LEAST_K          128 /* that a cut leaves: below, adding up costs more than there is to compute */
+/* The least k of a part: adding up shorter parts takes longer than computing them. */
+#define LEAST_K          128
 #define LEAST_K_RESIDENT 512
 
-#define RESULTS (256.0 * 128) /* of the tiles that a processor holds at once */
+#define RESULTS (256.0 * 128) /* that a processor holds at once, of all its tiles */
 
 #define PARTIAL_BYTES 8.0 /* an f32 partial sum is written and read */
 

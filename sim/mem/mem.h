@@ -75,13 +75,13 @@ static inline uint32_t ds_mem_value(uint32_t value) {
 static inline uint32_t ds_mem_part(uint32_t value) {
     return value & (DS_MEM_LIBRARY | DS_MEM_COPY);
 }
-/* The category of what an event or a live buffer is. */
+/* The category of the buffer of an event, or of a live buffer. */
 static inline uint32_t ds_mem_category(const ds_plan *plan, uint32_t value) {
     uint32_t part = ds_mem_part(value);
     bool kept = part == DS_MEM_MASK || part == DS_MEM_COPY;
     return !part ? plan->values.at[value].category : kept ? DS_CAT_ACTIVATION : DS_MEM_WORKSPACE;
 }
-/* What stands behind the path of the op: "", " (mask)", " (copy)", " (scratch)", " (cuBLAS)". */
+/* The text after the path of the op: "", " (mask)", " (copy)", " (scratch)", " (cuBLAS)". */
 const char *ds_mem_part_text(uint32_t value);
 
 typedef struct ds_mem_class {

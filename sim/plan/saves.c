@@ -3,13 +3,12 @@
  * The program says which values an op of the backward pass reads. A stack (`kernels` of the
  * scenario) may keep less:
  *
- *   compiled, fused   silu(g) · u is one kernel, whose gradient makes silu(g) again from g: the
- *                     activation's result is read by nobody behind the forward pass. The loss reads
- *                     the logits as they are, so neither logits in f32 nor their gradient in f32
- *                     exist.
- *   fused             the gradient by the logits takes their place; routing weights are factors of
- *                     the experts' activation, so that `combine` keeps no results of experts; a
- *                     product in fewer bits keeps what it read in that dtype, not in the wide one.
+ *   compiled, fused   silu(g) · u is one kernel. The kernel's gradient makes silu(g) again from g,
+ *                     so no op of the backward pass reads silu(g). The loss reads logits in the
+ *                     dtype of the product, so neither logits in f32 nor a gradient in f32 exists.
+ *   fused             the gradient by the logits takes the place of the logits. Routing weights are
+ *                     factors of the experts' activation, so `combine` keeps no expert's result. A
+ *                     product in fewer bits keeps its operands in fewer bits alone.
  *
  * Sources: Megatron-LM core/fusions/fused_bias_swiglu.py (SwiGLUFunction saves its input alone,
  * WeightedSwiGLUFunction the input and the weights), core/transformer/moe/experts.py (permuted_probs
@@ -21,8 +20,9 @@
  * wide input (float8/float8_linear.py matmul_with_hp_or_float8_args), so `compiled` keeps it.
  * Scales of quantised blocks (1/32 of a byte an element, 1/16 with 4 bits) are left out.
  *
- * An op of the backward pass is one that follows a gradient. The lists of operands alone change: an
- * operand that is not kept is waited for, as before, and not read. */
+ * An op belongs to the backward pass if a gradient reaches the op. Only the lists of operands
+ * change: an op still waits for an operand that memory does not keep, and no longer reads the
+ * operand. */
 #include "sim/plan/walk.h"
 
 #include <stdlib.h>

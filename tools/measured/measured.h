@@ -73,11 +73,12 @@ typedef DS_VEC(measured_row) measured_rows;
 ds_status measured_read(const ds_csv *csv, const ds_profiles *profiles, ds_arena *arena,
                         measured_rows *rows, ds_error *err);
 
-/* The words of a family: table, op and direction, without those that the table lacks. */
+/* Prints the family: table, op and direction, as far as the table has the three. */
 void measured_put_family(const measured_row *row, ds_buf *out);
 
 /* Microseconds of a row of parts, or of a launch's gap, by the profile; *exact: a measured row of
- * the profile gave the time of a part. A profile that says nothing of it sets row->refused. */
+ * the profile gave the time of a part. If the profile has no constant for a part, the function sets
+ * row->refused. */
 ds_status measured_price(const ds_profiles *profiles, uint32_t profile, ds_cost_mode mode,
                          measured_row *row, double *us, bool *exact, ds_error *err);
 

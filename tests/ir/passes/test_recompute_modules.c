@@ -25,7 +25,7 @@ static const char *scenario(const char *model, const char *recompute) {
     return text;
 }
 
-/* Is the value among those that the loop of that number keeps? */
+/* Does the loop of that number keep the value? */
 static bool keeps(const step_case *c, int number, const char *name) {
     const ds_func *func = c->step->func;
     const ds_op *loop = NULL;
@@ -44,8 +44,8 @@ static bool keeps(const step_case *c, int number, const char *name) {
     return false;
 }
 
-/* Names that a loop keeps without the modules; with them those after a "-" are gone, those after a
- * "+" are kept. */
+/* A loop runs the modules of `recompute` again. `names` lists values that the loop keeps without
+ * `recompute`: the loop keeps a value after a "+", and does not keep a value after a "-". */
 static void expect(const char *model, const char *recompute, int loop, const char *names) {
     step_case c;
     char room[512], *word;
