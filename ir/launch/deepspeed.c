@@ -3,7 +3,8 @@
  * deepspeed.def says which key is which field; this file derives what several keys say together, as
  * deepspeed/runtime/config.py does: train_batch_size = micro batch * turns * replicas. Activations are
  * computed again by the program, which has activation_checkpointing.number_checkpoints of them. */
-#include "ir/launch/internal.h"
+#define TABLE_LINES "ir/launch/deepspeed.def"
+#include "ir/launch/table_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,27 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NONE       DS_NO_FIELD
-#define AT(member) offsetof(ds_launch, member)
-
 enum {
 #define ARG(id, ...) A_##id,
 #include "ir/launch/deepspeed.def"
     A_COUNT
 };
 
-#define ARG(id, kind, name, initial, field) {name, DS_ARG_##kind, initial, field, 0, NULL},
-static const ds_arg lines[] = {
-#include "ir/launch/deepspeed.def"
-};
-
-#define CLASS(pattern, fine, why) {pattern, fine, why},
-static const ds_arg_class classes[] = {
-#include "ir/launch/deepspeed.def"
-};
-
-const ds_arg_table ds_deepspeed__table = {
-    "DeepSpeed", lines, A_COUNT, classes, sizeof classes / sizeof *classes, true};
+const ds_arg_table ds_deepspeed__table = TABLE("DeepSpeed", true);
 
 enum { MAX_DEPTH = 16 };
 

@@ -3,30 +3,15 @@
  * megatron.def says which argument is which field; this file derives what several arguments say
  * together, as validate_args of megatron/training/arguments.py does. megatron_write.c goes the other
  * way. */
+#define TABLE_LINES "ir/launch/megatron.def"
 #include "ir/launch/megatron_internal.h"
+#include "ir/launch/table_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NONE       DS_NO_FIELD
-#define AT(member) offsetof(ds_launch, member)
-#define SIZE(name) offsetof(ds_launch, model.size[DS_MODEL_##name])
-
-#define ARG(id, kind, name, ...) ARG_LINE(kind, name, __VA_ARGS__, 0, NULL, 0)
-#define ARG_LINE(kind, name, initial, field, feature, key, ...)                                    \
-    {name, DS_ARG_##kind, initial, field, feature, key},
-static const ds_arg lines[] = {
-#include "ir/launch/megatron.def"
-};
-
-#define CLASS(pattern, fine, why) {pattern, fine, why},
-static const ds_arg_class classes[] = {
-#include "ir/launch/megatron.def"
-};
-
-const ds_arg_table ds_megatron__table = {
-    "Megatron-LM", lines, A_COUNT, classes, sizeof classes / sizeof *classes, false};
+const ds_arg_table ds_megatron__table = TABLE("Megatron-LM", false);
 
 enum { MAX_LAYERS = 1 << 16 }; /* assumed: no model has more */
 

@@ -3,30 +3,18 @@
  * torchtitan.def says which field is which; this file derives what several fields say together, as
  * torchtitan/distributed/parallel_dims.py and torchtitan/train.py do. Replicas are those of DDP times
  * the shards of FSDP2; weights are gathered again for the backward pass (zero = 3) or not (2). */
-#include "ir/launch/internal.h"
+#define TABLE_LINES "ir/launch/torchtitan.def"
+#include "ir/launch/table_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#define NONE       DS_NO_FIELD
-#define AT(member) offsetof(ds_launch, member)
-
 enum {
 #define ARG(id, ...) A_##id,
 #include "ir/launch/torchtitan.def"
     A_COUNT
-};
-
-#define ARG(id, kind, name, initial, field) {name, DS_ARG_##kind, initial, field, 0, NULL},
-static const ds_arg lines[] = {
-#include "ir/launch/torchtitan.def"
-};
-
-#define CLASS(pattern, fine, why) {pattern, fine, why},
-static const ds_arg_class classes[] = {
-#include "ir/launch/torchtitan.def"
 };
 
 static const struct {
@@ -42,8 +30,7 @@ static const struct {
 };
 #define N_FLAVORS (sizeof flavors / sizeof *flavors)
 
-const ds_arg_table ds_torchtitan__table = {
-    "torchtitan", lines, A_COUNT, classes, sizeof classes / sizeof *classes, true};
+const ds_arg_table ds_torchtitan__table = TABLE("torchtitan", true);
 
 static const struct {
     const char *theirs, *ours;
