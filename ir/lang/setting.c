@@ -80,7 +80,27 @@ static ds_status which_job(ds_unit *unit, const ds_setting *setting, ds_error *e
 static bool find_bare(const ds_unit *unit, const char *path, address *out) {
     const ds_knob *knob = ds_scenario_bare_knob(unit, path);
     *out = (address){.section = knob ? knob->section : "", .key = path};
-    return knob != NULL; /* ds_bind refuses another name */
+    return knob != NULL;
+}
+
+/* Neither a param nor a key has the name. ds_bind says so, except where a key has the nearest name. */
+static ds_status unknown_name(ds_unit *unit, const ds_setting *setting, ds_error *err) {
+    static const char *const sections[] = {"strategy", "train", ""};
+    const ds_module *module = unit->modules.at[0];
+    names known = {0};
+    uint32_t n;
+    const ds_knob *knobs = ds_scenario_knobs(&n);
+    for (uint32_t i = 0; i < module->params.n; i++)
+        DS_PUSH(&unit->arena, &known, module->params.at[i].name);
+    for (uint32_t i = 0; i < n; i++)
+        for (size_t s = 0; s < sizeof sections / sizeof *sections; s++)
+            if (strcmp(knobs[i].section, sections[s]) == 0)
+                DS_PUSH(&unit->arena, &known, knobs[i].name);
+    const char *near = ds_suggest(setting->path, known.at, known.n);
+    if (!near || !ds_scenario_bare_knob(unit, near)) return DS_OK;
+    return fail(setting, err,
+                ds_arena_printf(&unit->arena, "there is no param or key '%s'", setting->path),
+                &known, setting->path);
 }
 
 /* ---- addresses ---- */
@@ -259,7 +279,7 @@ ds_status ds_lang__say(ds_unit *unit, const ds_setting *setting, const ds_load_o
     if (!ds_unit_scenario(unit) || ds_find_param(unit, setting->path, &module, &param))
         return DS_OK;
     if (!find_address(unit, setting->path, &to) && !find_bare(unit, setting->path, &to))
-        return DS_OK;
+        return unknown_name(unit, setting, err);
     DS_TRY(choose_job(unit, setting, options->job, &to, err));
     return put_key(unit, setting, &to, options, err);
 }

@@ -414,7 +414,8 @@ static void add_value(values *v, const char *text) {
     DS_PUSH(&v->arena, &v->names, ds_arena_printf(&v->arena, "%s=%s", name, text));
 }
 
-/* "0..4" and "0..=3" are 0, 1, 2 and 3; "1,2,8" is a list; a text without both is one value. */
+/* "0..4" and "0..=3" are 0, 1, 2 and 3; "1,2,8" is a list; a text without both is one value. No value
+ * for an empty range, MOST_COLUMNS + 1 for a longer one. */
 static void read_values(const ds_setting *setting, values *v) {
     char *end;
     const char *text = setting->text;
@@ -424,10 +425,11 @@ static void read_values(const ds_setting *setting, values *v) {
         bool closed = end[2] == '=';
         last = strtoll(end + 2 + closed, &end, 10);
         if (!closed && last > LLONG_MIN) last--;
-        for (long long i = first; !*end && i <= last && v->each.n < MOST_COLUMNS; i++)
+        for (long long i = first; !*end && i <= last && v->each.n <= MOST_COLUMNS; i++) {
             add_value(v, ds_arena_printf(&v->arena, "%lld", i));
-        if (!*end && last >= first && last - first < MOST_COLUMNS) return;
-        v->each.n = v->names.n = 0;
+            if (i == last) break;
+        }
+        if (!*end) return;
     }
     for (; *text; text += strcspn(text, ","), text += *text == ',') {
         size_t n = strcspn(text, ",");
@@ -474,15 +476,22 @@ static int run_columns(const arguments *args, values *v, const ds_profiles *prof
 static int compare(arguments *args, const ds_profiles *profiles) {
     const cli_options *other = &args->other_only;
     values v = {0};
+    const ds_setting *empty = NULL;
     bool several = false;
     ds_arena_init(&v.arena);
     for (uint32_t i = 0; i < other->settings.n; i++) {
         v.each.n = v.names.n = 0;
-        read_values(&other->settings.at[i], &v);
-        several = several || v.each.n > 1;
+        const ds_setting *s = &other->settings.at[i];
+        read_values(s, &v);
+        several = several || v.each.n > 1 || (v.each.n && strcmp(v.each.at[0], s->text) != 0);
+        if (!v.each.n && *s->text) empty = s;
     }
     int exit_code;
-    if (several && (args->other || other->settings.n > 1 || v.each.n > MOST_COLUMNS)) {
+    if (empty) {
+        fprintf(stderr, "distsim run: --compare-set %s=%s: the range has no value\n", empty->path,
+                empty->text);
+        exit_code = 2;
+    } else if (several && (args->other || other->settings.n > 1 || v.each.n > MOST_COLUMNS)) {
         fprintf(stderr,
                 "distsim run: --compare-set with several values stands alone and has at most %d "
                 "values: say everything else as --set\n",
