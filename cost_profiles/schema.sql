@@ -89,7 +89,6 @@ CREATE TABLE profile (
     name     TEXT NOT NULL UNIQUE COLLATE NOCASE,
     device   INTEGER NOT NULL REFERENCES device (id),
     issue_ps INTEGER NOT NULL CHECK (issue_ps >= 0), -- host time to issue one task
-    issue_compiled_ps INTEGER CHECK (issue_compiled_ps >= 0), -- one compiled kernel; NULL: the same
     -- compute takes 1 + interference times as long beside a transfer of the device; NULL: as long
     interference REAL CHECK (interference >= 0 AND interference <= 1000),
     -- quantiles of measured/predicted over the whole steps that its constants were fitted to

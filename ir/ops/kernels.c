@@ -66,6 +66,17 @@ bool ds_kernel_stack_parse(const char *word, ds_kernel_stack *out) {
     return false;
 }
 
+int64_t ds_kernel_issue_percent(ds_kernel_stack stack) {
+    switch (stack) {
+#define ISSUE(stack, percent, source)                                                              \
+    case DS_KERNELS_##stack:                                                                       \
+        return percent;
+#include "ir/ops/kernels.def"
+    default:
+        return 100;
+    }
+}
+
 static bool has_word(const char *among, const char *word) {
     size_t n = strlen(word);
     for (const char *at = among; (at = strstr(at, word)); at += n)

@@ -36,6 +36,8 @@ typedef struct ds_kernel {
 const char *ds_kernel_stack_name(ds_kernel_stack stack);
 /* The stack of a word; false: no such word. */
 bool ds_kernel_stack_parse(const char *word, ds_kernel_stack *out);
+/* The host's time for a kernel of the stack, in per cent of a kernel of eager mode. */
+int64_t ds_kernel_issue_percent(ds_kernel_stack stack);
 /* The whole table of KERNELS. */
 const ds_kernel_line *ds_kernel_lines(uint32_t *n);
 

@@ -14,7 +14,8 @@
     X(CURVES, "curves", "fitted rates of operations; without: peaks of the data sheet")            \
     X(TILES, "tiles", "products by tiles and waves; without: an efficiency curve, or the peak")    \
     X(ATTENTION, "attention", "curves of attention; without: the curve of products")               \
-    X(LAUNCH, "launch", "the least time of an operation and the host's issue; without: none")      \
+    X(LAUNCH, "launch", "the least time of an operation; without: none")                           \
+    X(HOST, "host", "the host's time to issue kernels; without: kernels wait for no host")         \
     X(KERNELS, "kernels", "kernels of the framework's stack; without: an operation is a kernel")   \
     X(CLOCKS, "clocks", "clocks that power limits allow; without: clocks of short measurements")   \
     X(VARIATION, "variation", "the slowest of many devices; without: devices of a kind are equal") \

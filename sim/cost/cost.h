@@ -107,8 +107,7 @@ bool ds_profile_holds_compute(const ds_profiles *profiles, uint32_t profile);
 bool ds_profile_has_compute(const ds_profiles *profiles, uint32_t profile);
 /* Host time to issue one task, 0 without a profile. */
 int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile);
-/* The same of one of these kernels: code that a compiler generated issues without a framework's
- * dispatch. */
+/* The same of one of these kernels, of a generic profile (ISSUE of ir/ops/kernels.def). */
 int64_t ds_profile_kernels_issue_ps(const ds_profiles *profiles, uint32_t profile,
                                     ds_kernel_stack kernels);
 

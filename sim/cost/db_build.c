@@ -442,7 +442,6 @@ static const column profile_columns[] = {
     {"name", "name", CELL_KEY, false, 0},
     {"device", "device", CELL_DEVICE, false, 0},
     {"issue_us", "issue_ps", CELL_SCALED, false, 1000000},
-    {"issue_compiled_us", "issue_compiled_ps", CELL_SCALED, true, 1000000},
     {"interference", "interference", CELL_REAL, true, 0},
     {"ratio_p05", "ratio_p05", CELL_REAL, true, 0},
     {"ratio_p95", "ratio_p95", CELL_REAL, true, 0},

@@ -236,8 +236,6 @@ static ds_status take_profile(loader *l, sqlite3_stmt *row) {
     profile.spread = (ds_cost_spread){sqlite3_column_double(row, 7), sqlite3_column_double(row, 8)};
     profile.is_default = sqlite3_column_int(row, 9) != 0;
     profile.is_generic = sqlite3_column_int(row, 14) != 0;
-    bool alike = sqlite3_column_type(row, 15) == SQLITE_NULL;
-    profile.issue_compiled_ps = alike ? profile.issue_ps : sqlite3_column_int64(row, 15);
     profile.framework = text_at(l, row, 10);
     profile.steps = (ds_profile_steps){.n = sqlite3_column_int64(row, 11),
                                        .error = sqlite3_column_double(row, 12),
@@ -612,8 +610,7 @@ static ds_status load_tables(loader *l) {
         each(l, "device_relative", "SELECT device, relative FROM device_relative", take_relative));
     DS_TRY(each(l, "profile",
                 "SELECT id, name, device, issue_ps, software, source, interference, ratio_p05,"
-                " ratio_p95, is_default, framework, steps, step_error, steps_split, is_generic,"
-                " issue_compiled_ps"
+                " ratio_p95, is_default, framework, steps, step_error, steps_split, is_generic"
                 " FROM profile ORDER BY id",
                 take_profile));
     DS_TRY(each(l, "op_profile",

@@ -83,15 +83,15 @@ bool ds_profiles_has(const ds_profiles *profiles, ds_term term) {
 }
 
 int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile) {
-    if (!ds_profiles_has(profiles, DS_TERM_LAUNCH)) return 0;
+    if (!ds_profiles_has(profiles, DS_TERM_HOST)) return 0;
     return profiles->profiles.at[profile].issue_ps;
 }
 
 int64_t ds_profile_kernels_issue_ps(const ds_profiles *profiles, uint32_t profile,
                                     ds_kernel_stack kernels) {
-    if (kernels != DS_KERNELS_COMPILED || !ds_profiles_has(profiles, DS_TERM_LAUNCH))
-        return ds_profile_issue_ps(profiles, profile);
-    return profiles->profiles.at[profile].issue_compiled_ps;
+    int64_t eager_ps = ds_profile_issue_ps(profiles, profile);
+    if (!ds_profile_is_generic(profiles, profile)) return eager_ps;
+    return eager_ps / 100 * ds_kernel_issue_percent(kernels);
 }
 
 ds_cost_spread ds_profile_spread(const ds_profiles *profiles, uint32_t profile) {

@@ -123,7 +123,7 @@ typedef struct ds_protocol {
 typedef struct ds_profile {
     const char *name, *lower;
     uint32_t kind;
-    int64_t issue_ps, issue_compiled_ps;
+    int64_t issue_ps;
     uint64_t slow_q32;
     ds_cost_spread spread;       /* of whole steps */
     uint32_t first_fit, end_fit; /* its efficiency curves lie between */

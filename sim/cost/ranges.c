@@ -21,7 +21,6 @@ static const ds_cost_range ranges[] = {
     {"device_clock", "sustained", LEAST, 1, false, false},
     {"device_clock", "busy", LEAST, 1, false, false},
     {"profile", "issue_ps", 0, MOST, true, false},
-    {"profile", "issue_compiled_ps", 0, MOST, true, true},
     {"profile", "interference", 0, 1000, false, true},
     {"profile", "ratio_p05", LEAST, 1, false, true},
     {"profile", "ratio_p95", 1, 1 / LEAST, false, true},

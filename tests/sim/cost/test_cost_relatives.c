@@ -60,6 +60,11 @@ Test(cost_relatives, shares_and_times_stay) {
     cr_expect_str_eq(ds_profile_name(p, lent), "Near-generic");
     cr_expect_eq(ds_profile_kind(p, lent), near);
     cr_expect_eq(ds_profile_issue_ps(p, lent), 2500000);
+    cr_expect_eq(ds_profile_kernels_issue_ps(p, lent, DS_KERNELS_EAGER), 2500000);
+    cr_expect_eq(ds_profile_kernels_issue_ps(p, lent, DS_KERNELS_FUSED),
+                 6825000); /* 90.5 us of 33.2 */
+    cr_expect_eq(ds_profile_kernels_issue_ps(p, lent, DS_KERNELS_COMPILED),
+                 700000); /* 3.8 of 13.5 */
     /* 0.1 us a kernel, and 2^19 FLOP at 20 a picosecond */
     cr_assert_eq(price(&product, "matmul", &cost, NULL), DS_OK);
     cr_expect_eq(cost.ps, 100000 + 26215);
