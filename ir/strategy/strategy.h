@@ -136,6 +136,11 @@ static inline bool ds_strategy_same_width(const ds_strategy *s, uint32_t a, uint
     return !s->stage_dp || (s->stage_dp[a] == s->stage_dp[b] && s->stage_tp[a] == s->stage_tp[b]);
 }
 
+/* Are results of every second product of a layer checkpointed (recompute = selective_op)? */
+static inline bool ds_strategy_keeps_products(const ds_strategy *s) {
+    return (s->recompute_modules & DS_RECOMPUTE_SELECTIVE_OP) != 0;
+}
+
 /* Layers that may be gathered ahead: each has a value that every loop carries. */
 #define DS_MAX_PREFETCH 255
 

@@ -242,7 +242,8 @@ static ds_status from_sibling(const ds_fold_step *step, double model_flop, ds_co
     ds_template t = {0};
     ds_plan_options plan_options = {.max_instances = options->max_instances,
                                     .cost_mode = options->cost_mode,
-                                    .ground = options->ground};
+                                    .ground = options->ground,
+                                    .keeps_products = ds_strategy_keeps_products(step->strategy)};
     ds_status status = make_sibling(step->binding, &t.step, err);
     if (status == DS_OK)
         status = ds_plan_build(&t.step->binding, step->profiles, &plan_options, &t.plan, err);

@@ -372,7 +372,9 @@ static bool make_plan(const ds_fold *fold, const ds_fold_step *step, ds_template
                                    .clock_ppb = ds_topo_device_clock(fold->topo, 0),
                                    .power_mw = ds_topo_device_power_mw(fold->topo, 0),
                                    .n_devices = ds_topo_n_devices(fold->topo)};
-    ds_plan_options options = {.cost_mode = step->options->cost_mode, .schematic = &schematic};
+    ds_plan_options options = {.cost_mode = step->options->cost_mode,
+                               .schematic = &schematic,
+                               .keeps_products = ds_strategy_keeps_products(step->strategy)};
     ds_error unsaid;
     if (t->replicas.n > 1) {
         schematic.others = t->replicas.at + 1;

@@ -16,10 +16,12 @@
 #define LARGE_SEGMENT (20 * MIB)
 #define OWN_SEGMENT   (10 * MIB)
 #define ROUND_SEGMENT (2 * MIB)
+#define SMALL_PAGE    (2 * MIB)
+#define LARGE_PAGE    (20 * MIB)
 
 #define NONE UINT32_MAX
 
-enum { SMALL, LARGE, N_POOLS };
+enum { SMALL, LARGE, N_SIZES, N_POOLS = N_SIZES * DS_ALLOC_STREAMS };
 
 typedef struct block {
     int64_t bytes;
@@ -41,14 +43,23 @@ struct ds_allocator {
     uint32_t unused;      /* handles that may be taken again */
     DS_VEC(spot) cached[N_POOLS];
     uint32_t n_segments;
+    bool expandable;
+    bool is_full;           /* pages of free blocks were given back */
+    uint32_t last[N_POOLS]; /* the last block of an expandable pool; NONE: the pool is empty */
     int64_t capacity, reserved, allocated;
 };
 
-ds_allocator *ds_allocator_new(int64_t capacity_bytes) {
+ds_allocator *ds_allocator_new(int64_t capacity_bytes, bool expandable) {
     ds_allocator *a = ds_xcalloc(1, sizeof *a);
     a->unused = NONE;
     a->capacity = capacity_bytes;
+    a->expandable = expandable;
+    for (int p = 0; p < N_POOLS; p++) a->last[p] = NONE;
     return a;
+}
+
+static bool is_small(int pool) {
+    return pool % N_SIZES == SMALL;
 }
 
 void ds_allocator_free(ds_allocator *a) {
@@ -181,12 +192,49 @@ static ds_status new_segment(ds_allocator *a, int64_t request, int pool, uint32_
     return DS_OK;
 }
 
+/* A block at the end of the pool's one segment, which begins with the last block where that is
+ * free. */
+static ds_status expand(ds_allocator *a, int64_t request, int pool, uint32_t *handle,
+                        ds_error *err) {
+    uint32_t last = a->last[pool];
+    bool joins = last != NONE && a->blocks.at[last].is_free;
+    int64_t page = is_small(pool) ? SMALL_PAGE : LARGE_PAGE, bytes, reserved;
+    int64_t lacks = joins ? request - a->blocks.at[last].bytes : request;
+    bool fine = ds_add_i64(lacks, page - 1, &bytes);
+    bytes -= fine ? bytes % page : 0;
+    if (fine && a->capacity && (a->reserved > a->capacity || bytes > a->capacity - a->reserved)) {
+        a->is_full = true;
+        a->reserved = joins ? a->allocated + a->blocks.at[last].bytes : a->allocated;
+    }
+    if (!fine || !ds_add_i64(a->reserved, bytes, &reserved))
+        return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
+                            "a device holds more than 2^63 bytes");
+    a->reserved = reserved;
+    if (joins) {
+        uncache(a, last);
+        a->blocks.at[last].bytes += bytes;
+        *handle = last;
+        return DS_OK;
+    }
+    block b = {.bytes = bytes,
+               .segment = (uint32_t)pool,
+               .prev = last,
+               .next = NONE,
+               .pool = (uint8_t)pool};
+    if (last != NONE) b.offset = a->blocks.at[last].offset + a->blocks.at[last].bytes;
+    *handle = new_block(a, b);
+    if (last != NONE) a->blocks.at[last].next = *handle;
+    a->last[pool] = *handle;
+    return DS_OK;
+}
+
 /* ---- taking and giving ---- */
 
 static void split_block(ds_allocator *a, uint32_t handle, int64_t request) {
     block b = a->blocks.at[handle];
     int64_t rest = b.bytes - request;
-    if (b.pool == SMALL ? rest < DS_ALLOC_BLOCK : rest <= SMALL_REQUEST) return;
+    bool fine = is_small(b.pool) || a->expandable;
+    if (fine ? rest < DS_ALLOC_BLOCK : rest <= SMALL_REQUEST) return;
     uint32_t after = new_block(a, (block){.bytes = rest,
                                           .offset = b.offset + request,
                                           .segment = b.segment,
@@ -196,22 +244,26 @@ static void split_block(ds_allocator *a, uint32_t handle, int64_t request) {
     if (b.next != NONE) a->blocks.at[b.next].prev = after;
     a->blocks.at[handle].next = after;
     a->blocks.at[handle].bytes = request;
+    if (a->last[b.pool] == handle) a->last[b.pool] = after;
     cache(a, after);
 }
 
-ds_status ds_allocator_take(ds_allocator *a, int64_t bytes, uint32_t *handle, ds_error *err) {
+ds_status ds_allocator_take(ds_allocator *a, ds_alloc_stream stream, int64_t bytes,
+                            uint32_t *handle, ds_error *err) {
     int64_t request;
     DS_TRY(ds_alloc_round(bytes, &request, err));
-    int pool = request <= SMALL_REQUEST ? SMALL : LARGE;
+    int pool = (int)stream * N_SIZES + (request <= SMALL_REQUEST ? SMALL : LARGE);
     uint32_t at = place_of(a, pool, &(spot){.bytes = request});
     if (at < a->cached[pool].n) {
         *handle = a->cached[pool].at[at].handle;
         uncache_at(a, pool, at);
     } else {
-        DS_TRY(new_segment(a, request, pool, handle, err));
+        DS_TRY(a->expandable ? expand(a, request, pool, handle, err)
+                             : new_segment(a, request, pool, handle, err));
     }
     split_block(a, *handle, request);
     a->allocated += a->blocks.at[*handle].bytes;
+    if (a->is_full && a->allocated > a->reserved) a->reserved = a->allocated;
     return DS_OK;
 }
 
@@ -221,6 +273,7 @@ static void join_blocks(ds_allocator *a, uint32_t left, uint32_t right) {
     l->bytes += r->bytes;
     l->next = r->next;
     if (r->next != NONE) a->blocks.at[r->next].prev = left;
+    if (a->last[l->pool] == right) a->last[l->pool] = left;
     drop_block(a, right);
 }
 

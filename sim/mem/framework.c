@@ -23,12 +23,19 @@
 #define DEEPSPEED_BUCKET INT64_C(500000000) /* elements */
 
 bool ds_mem_framework_parse(const char *text, ds_mem_framework *out) {
-    static const char *const plain[] = {"none", "megatron", "fsdp"};
-    bool deepspeed = strcmp(text, "deepspeed") == 0 || strcmp(text, "megatron_deepspeed") == 0;
-    *out = deepspeed ? DS_MEM_DEEPSPEED : DS_MEM_PLAIN;
-    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
-        if (strcmp(text, plain[i]) == 0) return true;
-    return deepspeed;
+    static const struct {
+        const char *word;
+        ds_mem_framework framework;
+    } words[] = {{"none", DS_MEM_PLAIN},          {"megatron", DS_MEM_PLAIN},
+                 {"deepspeed", DS_MEM_DEEPSPEED}, {"megatron_deepspeed", DS_MEM_DEEPSPEED},
+                 {"fsdp", DS_MEM_FSDP},           {"torchtitan", DS_MEM_TORCHTITAN}};
+    *out = DS_MEM_PLAIN;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(text, words[i].word) != 0) continue;
+        *out = words[i].framework;
+        return true;
+    }
+    return false;
 }
 
 static const ds_record *record_of(const ds_plan *plan, uint32_t inst) {
@@ -82,7 +89,7 @@ static void add_narrow_weights(const ds_plan *plan, const updates *of, int64_t *
 }
 
 void ds_mem_framework_bytes(const ds_plan *plan, ds_mem_framework framework, int64_t *bytes) {
-    if (framework == DS_MEM_PLAIN) return;
+    if (framework != DS_MEM_DEEPSPEED) return;
     updates *of = ds_xcalloc(plan->n_classes, sizeof *of);
     for (uint32_t i = 0; i < plan->insts.n; i++) {
         const ds_op *op = record_of(plan, i)->op;

@@ -3,6 +3,7 @@
 #define DS_MEM_INTERNAL_H
 
 #include "ir/base/arena.h"
+#include "sim/mem/allocator.h"
 #include "sim/mem/mem.h"
 
 /* A buffer of a class that no value of the program is. */
@@ -18,5 +19,16 @@ typedef DS_VEC(ds_mem_scratch) ds_mem_scratches;
 /* The workspace of ops and libraries, on the heap (workspace.c). O(instances · classes). */
 void ds_mem__scratch(const ds_plan *plan, const ds_run *run, ds_mem_framework framework,
                      ds_mem_scratches *out);
+
+/* Per value: on which stream it is allocated, and whether it is at all. */
+typedef struct ds_mem_places {
+    uint8_t *stream; /* ds_alloc_stream */
+    bool *absent;
+} ds_mem_places;
+
+/* What FSDP keeps where (fsdp.c); nothing for other frameworks. O(instances · classes + values). */
+void ds_mem__fsdp(const ds_plan *plan, const ds_run *run, ds_mem_framework framework,
+                  ds_mem_places *places, ds_mem_scratches *out);
+bool ds_mem__is_weight_gather(const ds_plan *plan, uint32_t inst);
 
 #endif

@@ -21,6 +21,7 @@ typedef struct memory {
     uint64_t *first;     /* per value: its slots; valid for roots */
     uint32_t *only;      /* per value: the class that its record runs on, if that is one */
     int64_t *free_ps;    /* per slot; INT64_MAX: lives to the end */
+    ds_mem_places places;
 } memory;
 
 static const ds_record *maker(const ds_plan *plan, uint32_t value) {
@@ -273,11 +274,13 @@ static void add_events(memory *m, const ds_mem_options *options, ds_mem *out) {
     masks kept = {0};
     ds_mem_scratches scratch = {0};
     if (options->keep_masks) find_masks(plan, &kept);
-    if (options->mode == DS_MEM_ALLOCATOR)
+    if (options->mode == DS_MEM_ALLOCATOR) {
         ds_mem__scratch(plan, m->run, options->framework, &scratch);
+        ds_mem__fsdp(plan, m->run, options->framework, &m->places, &scratch);
+    }
     for (int pass = 0; pass < 2; pass++) { /* count, then fill */
         for (uint32_t v = 0; v < plan->values.n; v++) {
-            if (m->root[v] != v || plan->values.at[v].is_inside) continue;
+            if (m->root[v] != v || plan->values.at[v].is_inside || m->places.absent[v]) continue;
             const ds_record *r = maker(plan, v);
             uint32_t task = plan->insts.at[plan->values.at[v].inst].first_task;
             for (uint32_t pos = 0; pos < r->n_classes; pos++) {
@@ -334,6 +337,7 @@ const char *ds_mem_part_text(uint32_t value) {
     case DS_MEM_COPY:
         return " (copy)";
     case DS_MEM_SCRATCH:
+    case DS_MEM_SECOND:
         return " (scratch)";
     case DS_MEM_LIBRARY:
         return " (cuBLAS)";
@@ -373,12 +377,21 @@ static uint32_t held_block(const blocks *held, uint32_t value) {
                               : held->of_value[value];
 }
 
-static ds_status allocate(ds_mem_class *c, ds_allocator *a, blocks *held, ds_error *err) {
+/* A gather's scratch is on the gather's stream. */
+static ds_alloc_stream stream_of(const memory *m, uint32_t value) {
+    uint32_t of = ds_mem_value(value);
+    if (!ds_mem_part(value)) return (ds_alloc_stream)m->places.stream[of];
+    bool gather = ds_mem__is_weight_gather(m->plan, m->plan->values.at[of].inst);
+    return gather ? DS_ALLOC_GATHER : DS_ALLOC_COMPUTE;
+}
+
+static ds_status allocate(const memory *m, ds_mem_class *c, ds_allocator *a, blocks *held,
+                          ds_error *err) {
     for (uint32_t i = 0; i < c->n_events; i++) {
         ds_mem_event *e = &c->events[i];
         uint32_t block;
         if (e->delta_bytes > 0) {
-            DS_TRY(ds_allocator_take(a, e->delta_bytes, &block, err));
+            DS_TRY(ds_allocator_take(a, stream_of(m, e->value), e->delta_bytes, &block, err));
             hold(held, e->value, block);
             e->delta_bytes = ds_allocator_block_bytes(a, block);
         } else {
@@ -393,15 +406,14 @@ static ds_status allocate(ds_mem_class *c, ds_allocator *a, blocks *held, ds_err
 
 /* Replays the events through the allocator. What is left of the capacity beside the overheads is
  * the allocator's; if that is nothing, no segment fits and none is kept back for others. */
-static ds_status allocate_events(const ds_plan *plan, ds_mem_class *c, int64_t capacity,
-                                 int64_t overhead, ds_error *err) {
-    ds_allocator *a = ds_allocator_new(capacity > overhead ? capacity - overhead
-                                       : capacity          ? 1
-                                                           : 0);
-    blocks held = {.of_value = ds_xmalloc(plan->values.n * sizeof *held.of_value)};
+static ds_status allocate_events(const memory *m, ds_mem_class *c, int64_t capacity,
+                                 int64_t overhead, bool expandable, ds_error *err) {
+    int64_t room = capacity > overhead ? capacity - overhead : capacity ? 1 : 0;
+    ds_allocator *a = ds_allocator_new(room, expandable);
+    blocks held = {.of_value = ds_xmalloc(m->plan->values.n * sizeof *held.of_value)};
     ds_map_init(&held.others);
     c->reserved_bytes = ds_xcalloc(c->n_events, sizeof *c->reserved_bytes);
-    ds_status status = allocate(c, a, &held, err);
+    ds_status status = allocate(m, c, a, &held, err);
     ds_map_deinit(&held.others);
     free(held.of_value);
     ds_allocator_free(a);
@@ -476,8 +488,9 @@ typedef struct beside {
     int64_t *context, *communicator, *framework;
 } beside;
 
-static ds_status finish_class(const ds_plan *plan, ds_mem *out, uint32_t cls, const beside *more,
-                              ds_error *err) {
+static ds_status finish_class(const memory *m, const ds_mem_options *options, ds_mem *out,
+                              uint32_t cls, const beside *more, ds_error *err) {
+    const ds_plan *plan = m->plan;
     ds_mem_class *c = &out->classes[cls];
     int64_t capacity = ds_profiles_kind(plan->profiles, plan->classes[cls].kind)->memory_bytes;
     level now = {0};
@@ -489,7 +502,8 @@ static ds_status finish_class(const ds_plan *plan, ds_mem *out, uint32_t cls, co
         now.by[DS_MEM_FRAMEWORK] = more->framework[cls];
         now.total = ds_mem_beside(now.by);
         if (now.total == DS_MANY_BYTES) return holds_too_much(err);
-        DS_TRY(allocate_events(plan, c, capacity, now.total, err));
+        bool expandable = options->framework == DS_MEM_TORCHTITAN;
+        DS_TRY(allocate_events(m, c, capacity, now.total, expandable, err));
     }
     return find_peak(plan, c, capacity, now, err);
 }
@@ -503,6 +517,8 @@ ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, const ds_mem_op
     find_last_reads(&m);
     m.only = ds_xcalloc(plan->values.n, sizeof *m.only);
     m.free_ps = ds_xcalloc(find_classes(&m), sizeof *m.free_ps);
+    m.places.stream = ds_xcalloc(plan->values.n, sizeof *m.places.stream);
+    m.places.absent = ds_xcalloc(plan->values.n, sizeof *m.places.absent);
     find_lifetimes(&m);
     out->mode = options->mode;
     out->n_classes = plan->n_classes;
@@ -517,7 +533,7 @@ ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, const ds_mem_op
     }
     ds_status status = DS_OK;
     for (uint32_t c = 0; c < plan->n_classes && status == DS_OK; c++)
-        status = finish_class(plan, out, c, &more, err);
+        status = finish_class(&m, options, out, c, &more, err);
     free(more.context);
     free(more.communicator);
     free(more.framework);
@@ -526,6 +542,8 @@ ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, const ds_mem_op
     free(m.first);
     free(m.only);
     free(m.free_ps);
+    free(m.places.stream);
+    free(m.places.absent);
     return status;
 }
 

@@ -25,9 +25,14 @@ typedef enum ds_mem_mode {
 const char *ds_mem_mode_name(ds_mem_mode mode);
 bool ds_mem_mode_parse(const char *text, ds_mem_mode *out);
 
-/* What a framework allocates beside the program's tensors (framework.c). */
-typedef enum ds_mem_framework { DS_MEM_PLAIN, DS_MEM_DEEPSPEED } ds_mem_framework;
-/* "none", "deepspeed"; false if it is neither. */
+/* Whose buffers count beside the program's tensors (framework.c, fsdp.c). */
+typedef enum ds_mem_framework {
+    DS_MEM_PLAIN,
+    DS_MEM_DEEPSPEED,
+    DS_MEM_FSDP,
+    DS_MEM_TORCHTITAN
+} ds_mem_framework;
+/* Words of the scenario's key `framework`; false for others. */
 bool ds_mem_framework_parse(const char *text, ds_mem_framework *out);
 
 typedef struct ds_mem_options {
@@ -69,6 +74,7 @@ typedef struct ds_mem_event {
 #define DS_MEM_SCRATCH 0x40000000u /* scratch while the op runs */
 #define DS_MEM_LIBRARY 0xc0000000u /* workspace of the library that the op calls */
 #define DS_MEM_COPY    0x20000000u /* its narrow copy (ds_plan_copy) */
+#define DS_MEM_SECOND  0x60000000u /* scratch that is a tensor beside the first */
 static inline uint32_t ds_mem_value(uint32_t value) {
     return value & ~(DS_MEM_LIBRARY | DS_MEM_COPY);
 }

@@ -101,10 +101,14 @@ static void add_op(collector *c, uint32_t inst) {
         const ds_variant *v = variant_at(r, pos);
         int64_t bytes = none ? 0 : v->scratch_bytes;
         span during = {c->run->start_ps[task], c->run->end_ps[task]};
-        if (flags & DS_OPF_OPTIMIZER)
+        if (flags & DS_OPF_OPTIMIZER) {
             add_update(c, cls, value, bytes, during);
-        else
+        } else if (r->op->code == DS_OP_CROSS_ENTROPY_GRAD) { /* two tensors (ir/ops/scratch.c) */
+            add_scratch(c, cls, value, bytes / 2, during);
+            add_scratch(c, cls, at->first_value | DS_MEM_SECOND, bytes - bytes / 2, during);
+        } else {
             add_scratch(c, cls, value, bytes, during);
+        }
         bool works = v->work.kind != DS_WORK_NONE || flags & DS_OPF_HOST;
         if (works && !(flags & DS_OPF_OPTIMIZER)) c->open[cls] = DS_NONE;
     }
@@ -183,7 +187,8 @@ void ds_mem__scratch(const ds_plan *plan, const ds_run *run, ds_mem_framework fr
                      ds_mem_scratches *out) {
     collector c = {.plan = plan, .run = run, .out = out};
     c.fused_updates = framework == DS_MEM_DEEPSPEED || plan->stack == DS_KERNELS_FUSED;
-    c.fused_losses = framework == DS_MEM_DEEPSPEED || plan->stack >= DS_KERNELS_COMPILED;
+    bool compiles = plan->stack >= DS_KERNELS_COMPILED && !plan->eager_loss;
+    c.fused_losses = framework == DS_MEM_DEEPSPEED || compiles;
     c.open = ds_xcalloc(plan->n_classes, sizeof *c.open);
     for (uint32_t i = 0; i < plan->n_classes; i++) c.open[i] = DS_NONE;
     for (uint32_t i = 0; i < plan->insts.n; i++)

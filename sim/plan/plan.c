@@ -144,7 +144,7 @@ static uint64_t n_unfolded(const ds_plan *plan) {
 static ds_status build_plan(ds_builder *b, ds_plan_options *own, ds_error *err) {
     DS_TRY(own->n_jobs ? ds_plan__jobs(b, walk, err) : walk(b, 1, err));
     DS_TRY(read_extras(b, err));
-    ds_plan__saves(b->plan);
+    ds_plan__saves(b->plan, b->options->keeps_products);
     if (own->unfold_up_to) own->unfold = own->unfold || n_unfolded(b->plan) <= own->unfold_up_to;
     b->plan->unfolded = own->unfold;
     bool schematic = b->options->schematic != NULL;

@@ -183,8 +183,9 @@ typedef struct ds_vinst {
     const char *name;
 } ds_vinst;
 
-/* A value that a kernel keeps in a narrower dtype, from its making to the last product that reads
- * it there (saves.c): `bits` of each `of_bits`. */
+/* Bytes that a kernel keeps beside a value, from the value's making to an op of the backward pass:
+ * `bits` of each `of_bits`. A copy in fewer bits for products (saves.c), or what PyTorch's eager
+ * mode keeps besides (saves_eager.c). */
 typedef struct ds_plan_copy {
     uint32_t value;
     uint32_t until; /* instance */
@@ -300,6 +301,7 @@ typedef struct ds_plan {
     bool per_rank;
     ds_cost_mode cost_mode;
     ds_kernel_stack stack;        /* of the framework: what stays in memory */
+    bool eager_loss;              /* the stack's compiler leaves the loss alone */
     ds_kernel_stack kernels;      /* what is launched: `stack`, or ops without the term `kernels` */
     const char *attention_kernel; /* a word of ds_cost_query.kernel; NULL: that of the stack */
     bool cuda_graphs;             /* the host issues nothing */
@@ -344,6 +346,9 @@ typedef struct ds_plan_options {
     ds_topo *topo; /* the scenario's, made before; must outlive the plan. NULL: it is made */
     const ds_plan_job *jobs; /* what runs in place of the scenario's program */
     uint32_t n_jobs;         /* 0: the scenario's program */
+    /* Of each turn of a layer every second product, from the first one on, is checkpointed: eager
+     * mode keeps its result (saves_eager.c). */
+    bool keeps_products;
 } ds_plan_options;
 
 /* Where the costs of a device kind come from. */

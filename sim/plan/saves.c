@@ -20,6 +20,8 @@
  * wide input (float8/float8_linear.py matmul_with_hp_or_float8_args), so `compiled` keeps it.
  * Scales of quantised blocks (1/32 of a byte an element, 1/16 with 4 bits) are left out.
  *
+ * eager keeps more than the ops read (saves_eager.c). `eager_loss`: the loss is not compiled.
+ *
  * An op belongs to the backward pass if a gradient reaches the op. Only the lists of operands
  * change: an op still waits for an operand that memory does not keep, and no longer reads the
  * operand. */
@@ -223,10 +225,9 @@ static void rewrite(saves *s) {
 
 static void find_saves(saves *s) {
     ds_plan *plan = s->plan;
-    find_backward(s);
     find_readers(s);
     for (uint32_t v = 0; v < plan->values.n; v++) s->source[v] = DS_NONE;
-    find_loss(s);
+    if (!s->plan->eager_loss) find_loss(s);
     for (uint32_t v = 0; v < plan->values.n; v++) {
         ds_vinst *value = &plan->values.at[v];
         bool taken = value->alias != DS_NONE && plan->values.at[value->alias].is_inside;
@@ -235,15 +236,19 @@ static void find_saves(saves *s) {
     rewrite(s);
 }
 
-void ds_plan__saves(ds_plan *plan) {
-    if (plan->stack < DS_KERNELS_COMPILED) return;
+void ds_plan__saves(ds_plan *plan, bool keeps_products) {
+    if (plan->stack == DS_KERNELS_OPS) return;
     saves s = {.plan = plan,
                .backward = ds_xcalloc(plan->insts.n, sizeof *s.backward),
                .bits = ds_xcalloc(plan->insts.n, sizeof *s.bits),
                .by = ds_xcalloc(plan->values.n, sizeof *s.by),
                .source = ds_xcalloc(plan->values.n, sizeof *s.source),
                .copy = ds_xcalloc(plan->values.n, sizeof *s.copy)};
-    find_saves(&s);
+    find_backward(&s);
+    if (plan->stack == DS_KERNELS_EAGER)
+        ds_plan__saves_eager(plan, s.backward, keeps_products);
+    else
+        find_saves(&s);
     free(s.backward);
     free(s.bits);
     free(s.by);

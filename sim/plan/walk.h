@@ -36,6 +36,9 @@ bool ds_plan__stamp(ds_builder *b, const ds_context *ctx, const ds_slot *args, u
 void ds_plan__stamps_deinit(ds_builder *b);
 
 /* saves.c: lets go of what the kernels of the scenario's stack do not keep. */
-void ds_plan__saves(ds_plan *plan);
+void ds_plan__saves(ds_plan *plan, bool keeps_products);
+/* saves_eager.c: keeps what PyTorch's eager mode keeps besides. `backward`: per instance;
+ * `keeps_products`: of ds_plan_options. */
+void ds_plan__saves_eager(ds_plan *plan, const bool *backward, bool keeps_products);
 
 #endif

@@ -177,6 +177,7 @@ ds_status ds_run__simulate(ds_result *r, const ds_binding *program, const ds_pro
                                     .ground = options->ground,
                                     .jobs = jobs,
                                     .n_jobs = n_jobs};
+    if (r->step) plan_options.keeps_products = ds_strategy_keeps_products(&r->step->strategy);
     DS_TRY(ds_plan_build(program, profiles, &plan_options, &r->plan, err));
     if (r->step) DS_TRY(ds_model_samples(r->source, &r->plan->samples, err));
     if (r->step) r->plan->overhead_ps = r->step->train.iteration_overhead_ps;

@@ -4,10 +4,12 @@
  * simulated. A figure read off nvidia-smi is what the process took: what the allocator reserved,
  * the context, the communicators and the framework's buffers, but not what the driver keeps to
  * itself. A "GB" of these tables is 1000 MiB, as one reads 47 GB off 47123MiB: their largest, 80
- * GB, is more than a card of 81251 MiB has in GiB. */
+ * GB, is more than a card of 81251 MiB has in GiB. A figure in GiB that PyTorch's allocator reserved
+ * (mem_kind "max reserved GiB") has neither context nor communicators. */
 #include "sim/run/run.h"
 #include "tools/cli/validate.h"
 #include "tools/validate/predict.h"
+#include "tools/validate/stack.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +17,8 @@
 #include <string.h>
 #include <strings.h>
 
-#define GB (1000.0 * 1048576.0)
+#define GB  (1000.0 * 1048576.0)
+#define GIB 1073741824.0
 
 /* ---- one row ---- */
 
@@ -31,12 +34,16 @@ typedef struct prediction {
 
 typedef DS_VEC(prediction) predictions;
 
+static double unit_of(const val_row *row) {
+    return val_row_reserved(row) ? GIB : GB;
+}
+
 static void describe(const ds_result *r, int64_t driver_bytes, prediction *p) {
     const ds_mem_class *m = &r->mem.classes[r->fullest];
     size_t n = 0;
     for (int k = 0; k < DS_MEM_CATEGORY_COUNT; k++) {
         int64_t beyond = k == DS_MEM_CONTEXT ? driver_bytes : 0;
-        double gb = (double)(m->peak_by_category[k] - beyond) / GB;
+        double gb = (double)(m->peak_by_category[k] - beyond) / unit_of(&p->row);
         if (gb < 0.05 || n >= sizeof p->what) continue;
         n += (size_t)snprintf(p->what + n, sizeof p->what - n, "%s%s %.1f", n ? ", " : "",
                               ds_mem_category_name(k), gb);
@@ -51,25 +58,27 @@ static ds_status simulate_memory(const ds_binding *binding, const ds_profiles *p
     DS_TRY(ds_simulate(binding, profiles, &options, &r, err));
     uint32_t kind = r->plan->classes[r->fullest].kind;
     int64_t driver_bytes = ds_profiles_kind(profiles, kind)->reserved.driver_bytes;
-    p->predicted_gb = (double)(r->metrics.peak_bytes - driver_bytes) / GB;
-    p->capacity_gb = (double)(r->metrics.capacity_bytes - driver_bytes) / GB;
+    const int64_t *by = r->mem.classes[r->fullest].peak_by_category;
+    int64_t beside = val_row_reserved(&p->row) ? ds_mem_beside(by) : driver_bytes;
+    p->predicted_gb = (double)(r->metrics.peak_bytes - beside) / unit_of(&p->row);
+    p->capacity_gb = (double)(r->metrics.capacity_bytes - beside) / unit_of(&p->row);
     describe(r, driver_bytes, p);
     ds_result_free(r);
     return DS_OK;
 }
 
-/* Links have no part in memory. */
+/* Of sources with a testbed: links have no part in memory, and rows name their framework. */
 static const val_testbed anywhere = {
     .model = VAL_GPT, .nvlink_gb_per_s = 300, .nic_mb_per_s = 25000};
 
-static ds_status predict(const validate_arguments *args, const ds_profiles *profiles, prediction *p,
-                         ds_error *err) {
+static ds_status predict(const validate_arguments *args, const ds_profiles *profiles,
+                         const val_testbed *testbed, prediction *p, ds_error *err) {
     ds_load_options load = {.include_dirs = args->common.include_dirs.at,
                             .n_include_dirs = args->common.include_dirs.n};
     ds_buf text = {0};
     ds_unit *unit = NULL;
     ds_binding binding;
-    val_scenario(&p->row, &anywhere, VAL_MEMORY,
+    val_scenario(&p->row, testbed, VAL_MEMORY,
                  args->all_microbatches ? 0 : val_memory_microbatches(&p->row), &text);
     ds_status status = val_open(text.text, text.n, &load, &unit, &binding, err);
     if (status == DS_OK) status = simulate_memory(&binding, profiles, p, err);
@@ -87,14 +96,27 @@ static bool is_wanted(const validate_arguments *args, const val_row *row) {
 
 static ds_status check_figure(const ds_profiles *profiles, const val_row *row, ds_error *err) {
     uint32_t kind;
-    DS_TRY(ds_profiles_find_kind(profiles, row->gpu, DS_NOWHERE, &kind, err));
-    double capacity_gb = (double)ds_profiles_kind(profiles, kind)->memory_bytes / GB;
+    char name[64];
+    val_gpu_name(val_row_gpu(row), name, sizeof name);
+    DS_TRY(ds_profiles_find_kind(profiles, name, DS_NOWHERE, &kind, err));
+    double capacity_gb = (double)ds_profiles_kind(profiles, kind)->memory_bytes / unit_of(row);
     if (capacity_gb == 0 || row->memory_gb <= capacity_gb) return DS_OK;
     return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%g GB is more than a %s has", row->memory_gb,
                         row->gpu);
 }
 
-static ds_status complete(val_row *row, ds_error *err) {
+/* A source that nobody calibrated has its framework's defaults. */
+static ds_status complete_unknown(val_row *row, val_testbed *testbed, ds_error *err) {
+    DS_TRY(val_stack_testbed(row, testbed, err));
+    val_testbed_complete(testbed, row);
+    DS_TRY(val_row_complete(row, err));
+    return val_check_model(row, testbed, err);
+}
+
+static ds_status complete(val_row *row, val_testbed *testbed, ds_error *err) {
+    *testbed = anywhere;
+    DS_TRY(val_row_check_cells(row, err));
+    if (!val_testbed_of(row)) return complete_unknown(row, testbed, err);
     if (strncasecmp(row->model, "gpt", 3) != 0)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "no GPT: %s", row->model);
     DS_TRY(val_row_complete(row, err));
@@ -107,11 +129,12 @@ static ds_status complete(val_row *row, ds_error *err) {
 static void add_row(const validate_arguments *args, const ds_profiles *profiles, const val_row *row,
                     predictions *out) {
     prediction p = {.row = *row};
+    val_testbed testbed;
     ds_error err;
-    ds_status status = complete(&p.row, &err);
+    ds_status status = complete(&p.row, &testbed, &err);
     if (status == DS_OK) status = check_figure(profiles, &p.row, &err);
     p.outcome = status == DS_OK ? PREDICTED : LEFT_OUT;
-    if (status == DS_OK) status = predict(args, profiles, &p, &err);
+    if (status == DS_OK) status = predict(args, profiles, &testbed, &p, &err);
     if (status != DS_OK) p.why = err;
     if (status != DS_OK && p.outcome == PREDICTED) p.outcome = FAILED;
     DS_HPUSH(out, p);
@@ -128,7 +151,7 @@ static const prediction *contradiction(const predictions *all, const prediction 
                     a->tp == b->tp && a->pp == b->pp && a->vpp == b->vpp && a->zero == b->zero &&
                     strcmp(a->gpu, b->gpu) == 0 && strcmp(a->precision, b->precision) == 0 &&
                     strcmp(a->recompute, b->recompute) == 0;
-        if (!same || !(b->memory_gb > 0)) continue;
+        if (!same || !(b->memory_gb > 0) || val_row_reserved(a)) continue;
         if (b->mbs >= a->mbs && b->memory_gb < a->memory_gb - 1) return &all->at[i];
     }
     return NULL;

@@ -158,7 +158,14 @@ static bool is_dense(const char *name) {
     return !names_experts(name);
 }
 
-static ds_status check_model(const val_row *row, const val_testbed *t, ds_error *err) {
+static ds_status check_dense(const val_row *row, const val_testbed *t, ds_error *err) {
+    if (row->known || t->model == VAL_BERT || is_dense(row->model)) return DS_OK;
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "no dense transformer: %s",
+                        row->model);
+}
+
+ds_status val_check_model(const val_row *row, const val_testbed *t, ds_error *err) {
+    DS_TRY(check_dense(row, t, err));
     bool narrow = contains(row->precision, "fp8") || contains(row->precision, "fp4");
     if (narrow && !t->narrow)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
@@ -272,7 +279,7 @@ static ds_status time_open_row(const val_job *job, ds_plan_ground *ground, const
         row.mbs = mbs;
         if (row.dp > 0 && row.gbs % (mbs * row.dp)) break;
         status = val_row_complete(&row, err);
-        if (status == DS_OK) status = check_model(&row, testbed, err);
+        if (status == DS_OK) status = val_check_model(&row, testbed, err);
         if (status == DS_OK) status = time_chunks(job, ground, &row, testbed, p, err);
         if (status != DS_OK) break;
         if (!p->fits_last) break;
@@ -353,9 +360,7 @@ static ds_status predict(const val_job *job, ds_plan_ground *ground, val_predict
     if (val_row_is_mlp(&row)) return time_mlp(job, ground, p, err);
     DS_TRY(val_testbed_for(&row, job->zero_shot, &testbed, err));
     testbed.without = job->without;
-    if (!row.known && testbed.model != VAL_BERT && !is_dense(row.model))
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "no dense transformer: %s",
-                            row.model);
+    DS_TRY(check_dense(&row, &testbed, err));
     val_testbed_complete(&testbed, &row);
     bool sized = row.layers && row.hidden && row.heads && row.gbs && row.gpus_per_node;
     if (testbed.plans && sized && !row.dp && !row.tp && !row.pp && !row.mbs)
@@ -363,7 +368,7 @@ static ds_status predict(const val_job *job, ds_plan_ground *ground, val_predict
     if (testbed.tunes && !row.mbs && row.gbs && row.dp)
         return time_open_row(job, ground, &row, &testbed, p, err);
     DS_TRY(val_row_complete(&row, err));
-    DS_TRY(check_model(&row, &testbed, err));
+    DS_TRY(val_check_model(&row, &testbed, err));
     return time_row(job, ground, &row, &testbed, p, err);
 }
 

@@ -33,6 +33,9 @@ typedef struct val_job {
  * DS_ERR_IO: the models are not where `load` says, which is no fault of a row. */
 ds_status val_predict(const val_job *job, val_prediction *rows, uint32_t n, ds_error *err);
 
+/* DS_ERR_UNSUPPORTED for a complete row whose model the testbed's model is not. */
+ds_status val_check_model(const val_row *row, const val_testbed *testbed, ds_error *err);
+
 /* Loads, verifies and binds a scenario's text; the unit is to be freed either way. */
 ds_status val_open(const char *text, size_t n, const ds_load_options *load, ds_unit **unit,
                    ds_binding *binding, ds_error *err);

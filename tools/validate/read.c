@@ -255,6 +255,7 @@ void val_row_read(const ds_csv *csv, uint32_t index, val_row *out) {
         .gpu = TEXT("gpu"),
         .split = TEXT("split"),
         .memory = TEXT("mem_gb"),
+        .memory_kind = TEXT("mem_kind"),
         .notes = TEXT("notes"),
         .intra_link = TEXT("intra_link"),
         .inter_link = TEXT("inter_link"),
@@ -294,6 +295,10 @@ void val_row_read(const ds_csv *csv, uint32_t index, val_row *out) {
 #undef TEXT
 #undef SIZE
 #undef DEGREE
+}
+
+bool val_row_reserved(const val_row *row) {
+    return strstr(row->memory_kind, "reserved") && strstr(row->memory_kind, "GiB");
 }
 
 bool val_row_is_mlp(const val_row *row) {

@@ -3,7 +3,7 @@
  * Columns (tests/data/e2e/e2e_*.csv; others are passed over, a missing one counts as blank):
  * source_id source_ref model params_b layers hidden heads kv_heads ffn vocab seq gpu gpus
  * gpus_per_node intra_link inter_link dp tp pp cp ep vpp schedule mbs gbs zero_stage seq_parallel
- * recompute precision iter_time_s iter_time_derived_s mem_gb split notes case layout_stated. A blank
+ * recompute precision iter_time_s iter_time_derived_s mem_gb mem_kind split notes case layout_stated. A blank
  * cell is what the source does not say; a cell that cannot be read, or that no run has (dp = 0,
  * precision = int8), is no blank one: its row is refused, with column and value. zero_stage is 0 to
  * 3, or FSDP, which is 3; "3 (HSDP, groups of 8)" shares weights out in groups. Nothing is
@@ -22,6 +22,7 @@ typedef struct val_row {
     uint32_t line;
     char unread[160]; /* the first cell that is wrong, and how; "": none */
     const char *source_id, *ref, *model, *gpu, *schedule, *recompute, *precision, *split, *memory;
+    const char *memory_kind; /* which figure of memory: "max reserved GiB" (val_row_reserved) */
     const char *notes;
     const char *intra_link, *inter_link; /* labels of a machine, or rates (stack.h) */
     const char *name;                    /* the cell `case`: of a table that names its rows */
@@ -55,6 +56,9 @@ bool val_row_is_mlp(const val_row *row);
 ds_status val_row_complete(val_row *row, ds_error *err);
 /* DS_ERR_DATA if a cell is wrong. */
 ds_status val_row_check_cells(const val_row *row, ds_error *err);
+
+/* Is the figure of memory what PyTorch's allocator reserved, in GiB, and not the process's? */
+bool val_row_reserved(const val_row *row);
 
 /* Floating-point operations of a step as the field counts them: six times the weights of the
  * products and the attention to both sides, a token; eight times with full recomputation. For

@@ -61,6 +61,11 @@ static void put_gpu(const char *gpu, ds_buf *out) {
     ds_buf_put_quoted(out, name);
 }
 
+const char *val_row_gpu(const val_row *row) {
+    bool hbm2e = strncmp(row->gpu, "H100", 4) == 0 && strstr(row->notes, "96 GB HBM2e");
+    return hbm2e ? "H100-96GB" : row->gpu;
+}
+
 /* A power limit that the notes state, as in "500 W, 96 GB HBM2e cards"; 0: none. */
 static int power_cap(const val_row *r) {
     for (const char *at = r->notes; (at = strstr(at, " W")); at++) {
@@ -79,8 +84,7 @@ static void put_topology(const val_row *r, const val_testbed *t, const char *gpu
     int64_t each = r->gpus_per_node, nics = t->nics && t->nics < each ? t->nics : each;
     while (each % nics) nics--;
     ds_buf_printf(out, "topology @node {\n  device gpu[%" PRId64 "] : ", each);
-    bool hbm2e = strncmp(gpu, "H100", 4) == 0 && strstr(r->notes, "96 GB HBM2e");
-    put_gpu(hbm2e ? "H100-96GB" : gpu, out); /* the card of which the notes tell */
+    put_gpu(gpu, out);
     if (power_cap(r)) ds_buf_printf(out, " {power_cap = %d}", power_cap(r));
     if (host)
         ds_buf_printf(
@@ -237,7 +241,7 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
         ds_buf_putc(out, iscntrl((unsigned char)*at) ? ' ' : *at);
     ds_buf_put(out, "\n");
     put_model(r, t, microbatches, out);
-    put_topology(r, t, purpose == VAL_TIME && t->device ? t->device : r->gpu,
+    put_topology(r, t, purpose == VAL_TIME && t->device ? t->device : val_row_gpu(r),
                  purpose == VAL_AT_HOST, out);
     ds_buf_printf(out, "scenario {\n  model = @%s.%s\n  on = @cluster\n", model_file(r, t),
                   model_entry(r, t));
@@ -248,6 +252,7 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
         ds_buf_printf(out, "  framework = %s\n", t->framework);
     const char *kernels = purpose >= VAL_FITS ? "fused" : t->kernels;
     if (kernels) ds_buf_printf(out, "  kernels = %s\n", kernels);
+    if (t->eager_loss) ds_buf_put(out, "  eager_loss = true\n");
     if (purpose == VAL_TIME && t->profile && strcmp(t->profile, VAL_GENERIC) == 0)
         ds_buf_printf(
             out, "  profile = generic\n%s%s%s", t->attention_kernel ? "  attention_kernel = " : "",

@@ -18,6 +18,9 @@ int64_t val_memory_microbatches(const val_row *row);
 /* The cell gpu, "a100_80gb" or "V100-32GB (DGX-2)", as the catalogue writes the name. */
 void val_gpu_name(const char *gpu, char *name, size_t room);
 
+/* The cell gpu, or the card of which the notes tell ("96 GB HBM2e"). */
+const char *val_row_gpu(const val_row *row);
+
 /* What is wanted of the scenario. */
 typedef enum val_purpose {
     VAL_TIME,   /* the whole step under the testbed's profile */

@@ -216,6 +216,19 @@ static bool is_compiled(const val_row *row, const val_testbed *t) {
            (t->tp_overlap && strcmp(t->framework, "torchtitan") == 0);
 }
 
+/* torchtitan's compiler leaves the loss to eager mode where the page of the figures is of 2024 or
+ * the beginning of 2025 (the cell names such pages by year and month): each layer is compiled
+ * (torchtitan/parallelisms/parallelize_llama.py, apply_compile), and "compiling loss function causes
+ * CUDA errors, turning off" (train.py, pull request 755 of 2024-12; torchtitan/components/loss.py
+ * has the compiler again in March 2025). */
+#define LOSS_COMPILED_SINCE 202503
+
+static bool has_eager_loss(const val_row *row, const val_testbed *t) {
+    const char *date = strstr(row->ref, "_20");
+    return t->kernels && strcmp(t->kernels, "compiled") == 0 &&
+           strcmp(t->framework, "torchtitan") == 0 && date && atoi(date + 1) < LOSS_COMPILED_SINCE;
+}
+
 ds_status val_stack_testbed(const val_row *row, val_testbed *out, ds_error *err) {
     *out = stack_of(row)->facts;
     DS_TRY(fill_machine(row, out, err));
@@ -229,6 +242,7 @@ ds_status val_stack_testbed(const val_row *row, val_testbed *out, ds_error *err)
         out->tp_overlap = out->narrow_tp_overlap = "ring";
     if (is_compiled(row, out)) out->kernels = "compiled";
     if (out->kernels && mentions(row->notes, "eager")) out->kernels = "eager";
+    out->eager_loss = has_eager_loss(row, out);
     return DS_OK;
 }
 

@@ -12,12 +12,12 @@
 
 static uint32_t take(ds_allocator *a, int64_t bytes) {
     uint32_t block = 0;
-    cr_assert_eq(ds_allocator_take(a, bytes, &block, NULL), DS_OK);
+    cr_assert_eq(ds_allocator_take(a, DS_ALLOC_COMPUTE, bytes, &block, NULL), DS_OK);
     return block;
 }
 
 Test(allocator, small_requests_share_segments_of_2_mib) {
-    ds_allocator *a = ds_allocator_new(0);
+    ds_allocator *a = ds_allocator_new(0, false);
     uint32_t x = take(a, 1), y = take(a, 513), z = take(a, MIB);
     cr_expect_eq(ds_allocator_block_bytes(a, x), 512);
     cr_expect_eq(ds_allocator_block_bytes(a, y), 1024);
@@ -30,7 +30,7 @@ Test(allocator, small_requests_share_segments_of_2_mib) {
 }
 
 Test(allocator, from_1_to_10_mib_share_segments_of_20_mib) {
-    ds_allocator *a = ds_allocator_new(0);
+    ds_allocator *a = ds_allocator_new(0, false);
     take(a, MIB + 1);
     cr_expect_eq(ds_allocator_reserved_bytes(a), 20 * MIB);
     take(a, 10 * MIB - 512); /* 8.99 MiB are left of the 20 */
@@ -44,7 +44,7 @@ Test(allocator, from_1_to_10_mib_share_segments_of_20_mib) {
 }
 
 Test(allocator, from_10_mib_on_a_segment_of_its_own_in_steps_of_2_mib) {
-    ds_allocator *a = ds_allocator_new(0);
+    ds_allocator *a = ds_allocator_new(0, false);
     uint32_t x = take(a, 10 * MIB), y = take(a, 11 * MIB), z = take(a, 32 * MIB + 1);
     cr_expect_eq(ds_allocator_reserved_bytes(a), 10 * MIB + 12 * MIB + 34 * MIB);
     cr_expect_eq(ds_allocator_block_bytes(a, x), 10 * MIB);
@@ -54,7 +54,7 @@ Test(allocator, from_10_mib_on_a_segment_of_its_own_in_steps_of_2_mib) {
 }
 
 Test(allocator, keeps_what_is_freed_and_joins_neighbours) {
-    ds_allocator *a = ds_allocator_new(0);
+    ds_allocator *a = ds_allocator_new(0, false);
     uint32_t x = take(a, 6 * MIB), y = take(a, 6 * MIB);
     ds_allocator_give(a, x);
     ds_allocator_give(a, y);
@@ -66,7 +66,7 @@ Test(allocator, keeps_what_is_freed_and_joins_neighbours) {
 }
 
 Test(allocator, fragments) {
-    ds_allocator *a = ds_allocator_new(0);
+    ds_allocator *a = ds_allocator_new(0, false);
     uint32_t x = take(a, 8 * MIB);
     take(a, 4 * MIB);
     ds_allocator_give(a, x); /* 8 MiB free before y, 8 MiB behind it: 16 in all */
@@ -76,7 +76,7 @@ Test(allocator, fragments) {
 }
 
 Test(allocator, gives_free_segments_back_at_the_limit) {
-    ds_allocator *a = ds_allocator_new(64 * MIB);
+    ds_allocator *a = ds_allocator_new(64 * MIB, false);
     uint32_t x = take(a, 40 * MIB);
     ds_allocator_give(a, x);
     take(a, 48 * MIB); /* 40 + 48 > 64: the 40 go back */
@@ -87,12 +87,59 @@ Test(allocator, gives_free_segments_back_at_the_limit) {
 }
 
 Test(allocator, refuses_what_no_integer_holds) {
-    ds_allocator *a = ds_allocator_new(0);
+    ds_allocator *a = ds_allocator_new(0, false);
     uint32_t block;
-    cr_expect_eq(ds_allocator_take(a, INT64_MAX, &block, NULL), DS_ERR_OVERFLOW);
-    cr_expect_eq(ds_allocator_take(a, INT64_MAX / 2 + 1 - 2 * MIB, &block, NULL), DS_OK);
-    cr_expect_eq(ds_allocator_take(a, INT64_MAX / 2, &block, NULL), DS_OK);
-    cr_expect_eq(ds_allocator_take(a, 16 * MIB, &block, NULL), DS_ERR_OVERFLOW);
+    cr_expect_eq(ds_allocator_take(a, DS_ALLOC_COMPUTE, INT64_MAX, &block, NULL), DS_ERR_OVERFLOW);
+    cr_expect_eq(ds_allocator_take(a, DS_ALLOC_COMPUTE, INT64_MAX / 2 + 1 - 2 * MIB, &block, NULL),
+                 DS_OK);
+    cr_expect_eq(ds_allocator_take(a, DS_ALLOC_COMPUTE, INT64_MAX / 2, &block, NULL), DS_OK);
+    cr_expect_eq(ds_allocator_take(a, DS_ALLOC_COMPUTE, 16 * MIB, &block, NULL), DS_ERR_OVERFLOW);
+    ds_allocator_free(a);
+}
+
+/* A block that one stream gave back serves no other stream. */
+Test(allocator, streams_have_pools_of_their_own) {
+    ds_allocator *a = ds_allocator_new(0, false);
+    uint32_t x = take(a, 30 * MIB), y;
+    ds_allocator_give(a, x);
+    cr_assert_eq(ds_allocator_take(a, DS_ALLOC_GATHER, 30 * MIB, &y, NULL), DS_OK);
+    cr_expect_eq(ds_allocator_reserved_bytes(a), 60 * MIB);
+    take(a, 30 * MIB);
+    cr_expect_eq(ds_allocator_reserved_bytes(a), 60 * MIB);
+    ds_allocator_free(a);
+}
+
+/* The last free block grows by what it lacks, in pages of 20 MiB: 100 of 50 + 30 free ones and one
+ * page of which 10 stay free. Ordinary segments would be 30 + 50 + 60 MiB. */
+Test(allocator, expandable_segments_grow_at_their_end) {
+    ds_allocator *a = ds_allocator_new(0, true);
+    uint32_t x = take(a, 30 * MIB), y = take(a, 50 * MIB);
+    cr_expect_eq(ds_allocator_reserved_bytes(a), 80 * MIB);
+    ds_allocator_give(a, y);
+    uint32_t z = take(a, 60 * MIB);
+    cr_expect_eq(ds_allocator_reserved_bytes(a), 100 * MIB);
+    take(a, 10 * MIB);
+    cr_expect_eq(ds_allocator_reserved_bytes(a), 100 * MIB, "the rest of the page");
+    ds_allocator_give(a, x);
+    ds_allocator_give(a, z);
+    take(a, 90 * MIB);
+    cr_expect_eq(ds_allocator_reserved_bytes(a), 100 * MIB, "neighbours are one block");
+    take(a, MIB);
+    cr_expect_eq(ds_allocator_reserved_bytes(a), 102 * MIB, "a page of the small pool");
+    ds_allocator_free(a);
+}
+
+/* 60 MiB in use, 40 free before them: pages of the free block go where 30 more would not fit. */
+Test(allocator, full_expandable_segments_give_pages_back) {
+    ds_allocator *a = ds_allocator_new(110 * MIB, true);
+    uint32_t x = take(a, 40 * MIB);
+    take(a, 60 * MIB);
+    ds_allocator_give(a, x);
+    take(a, 20 * MIB);
+    cr_expect_eq(ds_allocator_reserved_bytes(a), 100 * MIB);
+    take(a, 30 * MIB);
+    cr_expect_eq(ds_allocator_allocated_bytes(a), 110 * MIB);
+    cr_expect_eq(ds_allocator_reserved_bytes(a), 120 * MIB, "80 MiB in use, and two pages");
     ds_allocator_free(a);
 }
 
@@ -206,7 +253,7 @@ Test(allocator, equals_a_plain_one_on_random_sequences) {
     for (uint64_t run = 0; run < RUNS; run++) {
         ds_rng rng = {run};
         int64_t capacity = run % 2 ? 300 * MIB : 0, allocated = 0;
-        ds_allocator *a = ds_allocator_new(capacity);
+        ds_allocator *a = ds_allocator_new(capacity, false);
         uint32_t block[STEPS];
         int held[MAX_HELD], n = 0;
         p->n = 0;

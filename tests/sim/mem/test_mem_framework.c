@@ -5,7 +5,7 @@
  *     f32 sums of f16 ones     2 P + 4 · 5e8
  *     all in f32               4 · 5e8
  *
- * and shares of states that three replicas do not divide. */
+ * shares of states that three replicas do not divide, and FSDP's parts (sim/mem/fsdp.c). */
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>
@@ -24,8 +24,9 @@ static void simulate(sim_case *c, int dp, const char *train, const char *more) {
              "topology @box {\n  device d[%d] : \"A100-SXM4-80GB\"\n  switch s\n"
              "  link d[i] -- s : 300 GB/s, 1 us for i in 0..%d\n}\n"
              "scenario { model = @m.gpt, on = @box, train { optimizer = adam%s }, strategy { dp = "
-             "%d, zero = 1%s } }\n",
-             LAYERS, HIDDEN, SEQ, VOCAB, dp, dp, dp, train, dp, more);
+             "%d%s%s } }\n",
+             LAYERS, HIDDEN, SEQ, VOCAB, dp, dp, dp, train, dp,
+             strstr(more, "zero =") ? "" : ", zero = 1", more);
     sim_run_text(c, text, NULL, false);
     cr_assert_eq(c->status, DS_OK, "%s\n%s", c->err.message, text);
 }
@@ -50,16 +51,64 @@ Test(mem_framework, deepspeed_by_closed_form) {
     cr_expect_eq(framework_bytes(""), 4 * bucket);
 }
 
-/* Of the names of `framework` those of DeepSpeed alone have buffers of their own. */
+/* FSDP keeps parts of f32 alone. Of P parameters, dp parts each: 12 bytes of states; the program's
+ * parts of 16 bits are 2 more. FSDP2 gathers a unit through a flat tensor beside the weights. */
+static ds_mem_class *fsdp_class(ds_mem_framework framework, sim_case *c, ds_mem *mem) {
+    simulate(c, 4, ", dtype = bf16", ", zero = 3");
+    ds_mem_options options = {.mode = DS_MEM_ALLOCATOR, .framework = framework};
+    cr_assert_eq(ds_mem_compute(c->result->plan, &c->result->run, &options, mem, NULL), DS_OK);
+    return &mem->classes[0];
+}
+
+/* Bytes of all flat tensors that weights are gathered through. */
+static int64_t flat_bytes(const sim_case *c, const ds_mem_class *of) {
+    const ds_plan *plan = c->result->plan;
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < of->n_events; i++) {
+        const ds_mem_event *e = &of->events[i];
+        uint32_t inst = plan->values.at[ds_mem_value(e->value)].inst;
+        const ds_op *op = plan->records.at[plan->insts.at[inst].record]->op;
+        bool flat = ds_mem_part(e->value) == DS_MEM_SCRATCH && op->code == DS_OP_ALL_GATHER;
+        if (flat && e->delta_bytes > 0) sum += e->delta_bytes;
+    }
+    return sum;
+}
+
+Test(mem_framework, fsdp_keeps_no_narrow_parts) {
+    static const ds_mem_framework frameworks[] = {DS_MEM_PLAIN, DS_MEM_FSDP, DS_MEM_TORCHTITAN};
+    int64_t weight[3], optimizer[3], flat[3];
+    for (int i = 0; i < 3; i++) {
+        sim_case c;
+        ds_mem mem = {0};
+        const ds_mem_class *of = fsdp_class(frameworks[i], &c, &mem);
+        weight[i] = of->most_by_category[DS_CAT_WEIGHT];
+        optimizer[i] = of->most_by_category[DS_CAT_OPTIMIZER];
+        flat[i] = flat_bytes(&c, of);
+        ds_mem_deinit(&mem);
+        sim_free(&c);
+    }
+    /* a part of at least 512 B for each weight: biases and norms are smaller */
+    cr_expect_geq(optimizer[0], 12 * PARAMS / 4);
+    cr_expect_geq(weight[0], 2 * PARAMS / 4);
+    cr_expect_eq(weight[1], 0);
+    cr_expect_eq(weight[2], 0);
+    cr_expect_eq(optimizer[1], optimizer[0]);
+    cr_expect_eq(optimizer[2], optimizer[0]);
+    cr_expect_eq(flat[0], 0);
+    cr_expect_eq(flat[1], 0, "weights are views of the flat tensor");
+    /* once before the forward pass, once before the backward pass; small weights stay whole */
+    cr_expect_geq(flat[2], 2 * 2 * INT64_C(12) * LAYERS * HIDDEN * HIDDEN);
+    cr_expect_leq(flat[2], 2 * (2 * PARAMS + 512));
+}
+
+/* Which words of `framework` have buffers or streams of their own. */
 Test(mem_framework, names) {
     static const struct {
         const char *name;
         ds_mem_framework framework;
-    } names[] = {{"none", DS_MEM_PLAIN},
-                 {"megatron", DS_MEM_PLAIN},
-                 {"fsdp", DS_MEM_PLAIN},
-                 {"deepspeed", DS_MEM_DEEPSPEED},
-                 {"megatron_deepspeed", DS_MEM_DEEPSPEED}};
+    } names[] = {{"none", DS_MEM_PLAIN},          {"megatron", DS_MEM_PLAIN},
+                 {"fsdp", DS_MEM_FSDP},           {"torchtitan", DS_MEM_TORCHTITAN},
+                 {"deepspeed", DS_MEM_DEEPSPEED}, {"megatron_deepspeed", DS_MEM_DEEPSPEED}};
     ds_mem_framework got;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         cr_expect(ds_mem_framework_parse(names[i].name, &got), "%s", names[i].name);

@@ -278,10 +278,11 @@ static int64_t reserved_peak(const program *p) {
             all[n++] = (change){p->at[i].free_us, -bytes, 2 * i, &blocks[i]};
     }
     qsort(all, (size_t)n, sizeof *all, in_order);
-    ds_allocator *a = ds_allocator_new(80 * 1024 * MIB);
+    ds_allocator *a = ds_allocator_new(80 * 1024 * MIB, false);
     for (int i = 0; i < n; i++) {
         if (all[i].bytes > 0)
-            cr_assert_eq(ds_allocator_take(a, all[i].bytes, all[i].block, NULL), DS_OK);
+            cr_assert_eq(ds_allocator_take(a, DS_ALLOC_COMPUTE, all[i].bytes, all[i].block, NULL),
+                         DS_OK);
         else
             ds_allocator_give(a, *all[i].block);
         if (ds_allocator_reserved_bytes(a) > peak) peak = ds_allocator_reserved_bytes(a);
