@@ -76,6 +76,11 @@ static uint32_t stream_of(expander *x, ds_record *r, uint32_t pos) {
     return r->class_stream[pos];
 }
 
+/* Does the instance run beside another microbatch? The first has none to its forward pass. */
+static bool has_partner(const ds_plan *plan, uint32_t inst) {
+    return plan->scopes.at[plan->insts.at[inst].scope].microbatch > 0;
+}
+
 static void add_dependences(expander *x, uint32_t inst, uint32_t task, uint32_t cls) {
     ds_plan *plan = x->plan;
     uint32_t first = plan->insts.at[inst].first_operand;
@@ -83,7 +88,7 @@ static void add_dependences(expander *x, uint32_t inst, uint32_t task, uint32_t 
     for (uint32_t i = 0; i < n; i++) {
         const ds_inst *maker = &plan->insts.at[plan->values.at[plan->operands.at[first + i]].inst];
         const ds_record *r = plan->records.at[maker->record];
-        if (r->kind == DS_REC_INPUT) continue;
+        if (r->kind == DS_REC_INPUT || (r->beside && has_partner(plan, inst))) continue;
         uint32_t pos = ds_record_class_pos(r, cls);
         if (pos == DS_NONE) continue; /* the value lives elsewhere: a broadcast's operand */
         uint32_t from = maker->first_task + pos;

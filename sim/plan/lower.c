@@ -402,6 +402,7 @@ static ds_status make_record(ds_builder *b, const ds_site *site, ds_record *r, d
     r->label = ds_op_name(op->code);
     r->n_out = op->n_out;
     r->stream = stream_of(b, op);
+    r->beside = ds_op_attr_bool(op, "beside");
     DS_TRY(mask_of(b, site, &r->mask, err));
     bool collective = desc && (desc->flags & DS_OPF_COLLECTIVE) != 0;
     DS_TRY(ds_plan__category(b, op->attrs, op->n_attrs, DS_CAT_ACTIVATION, &r->category, err));

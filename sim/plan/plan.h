@@ -128,6 +128,7 @@ typedef struct ds_record {
     uint64_t mask;           /* dropout: hash of what names its mask (key, turn); else 0 */
     uint64_t match_key;      /* HALF: hash of (source, destination, tag), or of the group */
     bool is_recv;            /* HALF */
+    bool beside;             /* COMM: readers wait for its operands alone (passes/overlap/ep.c) */
     struct ds_record *sorts; /* of a schematic plan, where parts are unequal: what it is on each of
                                 the `others`; NULL: the same */
     const char *terms;       /* HALF: what both ends must agree on, as text */

@@ -10,26 +10,28 @@ typedef struct recipe {
     const char *model, *gpu; /* the cells begin with these words */
     const char *precision;   /* the cell mentions the word; NULL: any */
     int64_t pp;              /* variants of a recipe differ in their stages; 0: any */
+    int64_t since;           /* the container's release from which the line counts; 0: any */
     const char *modules;     /* NULL: none */
 } recipe;
 
 /* The first line that holds counts. */
 static const recipe recipes[] = {
     /* configs/deepseek/deepseek_workload_base_configs.py, deepseek_llm_pretrain.py */
-    {"DeepSeekV3", "GB300", "bf16", 0, "\"moe_act\""},
-    {"DeepSeekV3", "B200", NULL, 8, "\"mla_up_proj\", \"mlp\""},
-    {"DeepSeekV3", "H100", NULL, 0, "\"mla_up_proj\", \"mlp\""},
-    {"DeepSeekV3", "", NULL, 0, "\"mla_up_proj\""},
+    {"DeepSeekV3", "GB300", "fp8", 0, 2606, NULL}, /* pull request 3983 */
+    {"DeepSeekV3", "GB300", "bf16", 0, 0, "\"moe_act\""},
+    {"DeepSeekV3", "B200", NULL, 8, 0, "\"mla_up_proj\", \"mlp\""},
+    {"DeepSeekV3", "H100", NULL, 0, 0, "\"mla_up_proj\", \"mlp\""},
+    {"DeepSeekV3", "", NULL, 0, 0, "\"mla_up_proj\""},
     /* configs/gpt_oss/gpt_oss_workload_base_configs.py */
-    {"GPT OSS 120B", "GB200", NULL, 0, "\"layernorm\", \"moe_act\""},
-    {"GPT OSS 120B", "B200", NULL, 0, "\"layernorm\", \"moe_act\""},
-    {"GPT OSS 120B", "H100", NULL, 0, "\"layernorm\", \"moe_act\""},
+    {"GPT OSS 120B", "GB200", NULL, 0, 0, "\"layernorm\", \"moe_act\""},
+    {"GPT OSS 120B", "B200", NULL, 0, 0, "\"layernorm\", \"moe_act\""},
+    {"GPT OSS 120B", "H100", NULL, 0, 0, "\"layernorm\", \"moe_act\""},
     /* configs/nemotronh/nemotron_3_workload_base_configs.py */
-    {"Nemotron_3_Nano", "H100", "bf16", 0, "\"moe\", \"layernorm\""},
-    {"Nemotron_3_Nano", "H100", NULL, 0, "\"moe\", \"layernorm\", \"core_attn\", \"moe_act\""},
-    {"Nemotron_3_Super", "", "fp4", 0, NULL},
-    {"Nemotron_3_Super", "GB200", NULL, 0, "\"moe\", \"layernorm\", \"core_attn\", \"moe_act\""},
-    {"Nemotron_3_Super", "B200", NULL, 0, "\"layernorm\", \"core_attn\", \"moe_act\""},
+    {"Nemotron_3_Nano", "H100", "bf16", 0, 0, "\"moe\", \"layernorm\""},
+    {"Nemotron_3_Nano", "H100", NULL, 0, 0, "\"moe\", \"layernorm\", \"core_attn\", \"moe_act\""},
+    {"Nemotron_3_Super", "", "fp4", 0, 0, NULL},
+    {"Nemotron_3_Super", "GB200", NULL, 0, 0, "\"moe\", \"layernorm\", \"core_attn\", \"moe_act\""},
+    {"Nemotron_3_Super", "B200", NULL, 0, 0, "\"layernorm\", \"core_attn\", \"moe_act\""},
 };
 
 static bool begins(const char *text, const char *word) {
@@ -48,6 +50,7 @@ const char *val_recipe_modules(const val_row *row) {
         const recipe *r = &recipes[i];
         bool holds = begins(row->model, r->model) && begins(row->gpu, r->gpu);
         if (r->precision && !mentions(row->precision, r->precision)) continue;
+        if (row->release < r->since) continue;
         if (holds && (!r->pp || r->pp == row->pp)) return r->modules;
     }
     return NULL;
@@ -73,4 +76,26 @@ double val_recipe_offloaded(const val_row *row) {
             return (double)o->layers / (double)row->layers;
     }
     return 0;
+}
+
+/* moe_a2a_overlap of NVIDIA-NeMo/Megatron-Bridge: pull requests 3983 (DeepSeek-V3 on GB300), 4226
+ * (GB200), 4249 (Qwen3 on racks), all of them for container 26.06, and
+ * configs/gpt_oss/gpt_oss_workload_base_configs.py. */
+static const recipe overlaps[] = {
+    {"DeepSeekV3", "GB300", "fp8", 0, 2606, NULL},
+    {"DeepSeekV3", "GB200", "fp8", 0, 2606, NULL},
+    {"Qwen3", "GB300", "fp8", 0, 2606, NULL},
+    {"Qwen3", "GB200", "fp8", 0, 2606, NULL},
+    {"GPT OSS 120B", "GB300", "fp8", 0, 2606, NULL},
+    {"GPT OSS 120B", "GB200", "fp8", 0, 2606, NULL},
+};
+
+bool val_recipe_overlaps(const val_row *row) {
+    for (size_t i = 0; i < sizeof overlaps / sizeof *overlaps; i++) {
+        const recipe *r = &overlaps[i];
+        if (begins(row->model, r->model) && begins(row->gpu, r->gpu) &&
+            mentions(row->precision, r->precision) && row->release >= r->since)
+            return true;
+    }
+    return false;
 }

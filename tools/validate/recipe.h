@@ -12,4 +12,7 @@ const char *val_recipe_modules(const val_row *row);
 /* The share of layers whose activations the recipe keeps at hosts (cpu_offloading_num_layers). */
 double val_recipe_offloaded(const val_row *row);
 
+/* Does the recipe put tokens' exchange with experts under another microbatch's compute? */
+bool val_recipe_overlaps(const val_row *row);
+
 #endif

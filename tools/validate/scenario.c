@@ -201,6 +201,8 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
         ds_buf_put(out, ", scatter_gather = true");
     if (r->cp > 1) ds_buf_printf(out, ", cp = %" PRId64, r->cp);
     if (r->ep > 1) ds_buf_printf(out, ", ep = %" PRId64, r->ep);
+    if (r->ep > 1 && purpose == VAL_TIME && follows_recipe(t, purpose) && val_recipe_overlaps(r))
+        ds_buf_put(out, ", ep_overlap = true");
     if (r->zero == 1 && (t->uneven || purpose == VAL_MEMORY))
         ds_buf_put(out, ", zero_uneven = true");
     put_sp(r, t, purpose, out);
