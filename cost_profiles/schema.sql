@@ -7,7 +7,7 @@ CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta VALUES ('schema_version', '12');
+INSERT INTO meta VALUES ('schema_version', '13');
 
 -- Where numbers come from: one row a document or data file.
 CREATE TABLE source (
@@ -99,6 +99,12 @@ CREATE TABLE profile (
     is_default INTEGER NOT NULL CHECK (is_default IN (0, 1)),
     -- 1: fits to published tables of single operations; one a kind
     is_generic INTEGER NOT NULL CHECK (is_generic IN (0, 1)),
+    -- a profile without rows and fits of its own: those of the profile `base` of the same device,
+    -- lent ones included, times these factors; '': none, NULL: 1
+    base TEXT NOT NULL COLLATE NOCASE,
+    compute_factor REAL CHECK (compute_factor > 0),             -- operations
+    communication_factor REAL CHECK (communication_factor > 0), -- collectives and transfers
+    host_factor REAL CHECK (host_factor > 0),                   -- issue
     framework  TEXT NOT NULL, -- a word of the scenario's key, whose stack was measured; '': none
     -- whole measured steps that its predictions were compared with, the mean of
     -- |predicted / measured - 1|, and their split: 'val', which no fit saw, or 'calib', fitted

@@ -41,11 +41,13 @@ int64_t ds_clock_part(const ds_device_clock *clock, int64_t power_mw, double bus
     return part < 1 ? (int64_t)(part * (double)WHOLE + 0.5) : WHOLE;
 }
 
-/* The share of its peak that the op reaches; 0: not known, or it computes nothing. */
+/* The share of its peak that the op reaches by the fits; 0: not known, or it computes nothing. The
+ * profile's factor is of the time at whatever clock there was. */
 static double busy_of(const ds_cost_query *q, const ds_cost *cost) {
     double peak = ds_profiles_kind(q->profiles, q->kind)->peak_flop_per_s[q->work->dtype];
     if (!(peak > 0) || cost->ps <= 0) return 0;
-    double share = (double)q->work->flop * (double)DS_PS_PER_S / ((double)cost->ps * peak);
+    double ps = (double)cost->ps / ds_profile_factors(q->profiles, q->profile).compute;
+    double share = (double)q->work->flop * (double)DS_PS_PER_S / (ps * peak);
     return share < 1 ? share : 1;
 }
 

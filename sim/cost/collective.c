@@ -524,11 +524,14 @@ ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile,
         ds_buf_printf(explain, "%s of %" PRId64 " bytes over %u, profile %s\n", asked->collective,
                       asked->bytes, asked->group, profiles->profiles.at[profile].name);
     if (explain && *software) ds_buf_printf(explain, "  software: %s\n", software);
+    const ds_profile *named = &profiles->profiles.at[profile];
+    profile = ds_cost__base(profiles, profile);
     if (!ds_profiles_has(profiles, DS_TERM_PROTOCOLS)) profile = 0;
     const shape *s = profile ? shape_of(asked->collective) : NULL;
     if (s) DS_TRY(try_terms(profiles, profile, asked, s, out, explain, err));
     if (s && !out->from_profile && s->basis)
         DS_TRY(try_terms(profiles, profile, asked, shape_of(s->basis), out, explain, err));
+    DS_TRY(ds_cost__scale_collective(named, out, explain, err));
     if (explain) explain_terms(out, explain);
     if (explain) explain_spread(out, explain);
     return DS_OK;

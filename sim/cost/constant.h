@@ -41,4 +41,7 @@ ds_status ds_constant_get(const ds_profiles *profiles, uint32_t profile, const d
 ds_status ds_constant_set(ds_profiles *profiles, uint32_t profile, const ds_constant *which,
                           double value, ds_error *err);
 
+/* Sets the factors of all generic profiles; each is positive and finite. */
+void ds_profiles_set_generic_factors(ds_profiles *profiles, ds_cost_factors factors);
+
 #endif

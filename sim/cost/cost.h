@@ -133,6 +133,17 @@ typedef struct ds_cost_spread {
 bool ds_profile_has_attention(const ds_profiles *profiles, uint32_t profile, const char *kernel,
                               ds_buf *known);
 
+/* How many times as long as by a profile's rows and fits a cluster takes, part by part (profile.csv:
+ * compute_factor, communication_factor, host_factor): few measured steps tell no more. */
+typedef struct ds_cost_factors {
+    double compute;       /* operations */
+    double communication; /* collectives and transfers */
+    double host;          /* issue */
+} ds_cost_factors;
+
+/* 1, 1, 1 where the profile states none. */
+ds_cost_factors ds_profile_factors(const ds_profiles *profiles, uint32_t profile);
+
 /* Of whole steps, where the profile's constants were fitted to such; else 0 and 0. */
 ds_cost_spread ds_profile_spread(const ds_profiles *profiles, uint32_t profile);
 

@@ -30,6 +30,8 @@ struct builder {
     ds_arena arena;
     const char *table; /* that is being filled */
     int64_t profile;   /* row id of the profile whose folder is being read; 0: the catalogue */
+    bool has_base;     /* that profile */
+    bool any_base;     /* some profile so far */
     ds_error *err;
 };
 
@@ -431,6 +433,8 @@ static ds_status check_name(builder *b, const ds_csv *csv, const ds_csv_row *row
 static ds_status end_profile(builder *b, const ds_csv *csv, const ds_csv_row *row, int64_t id) {
     if (b->profile) return ds_csv_error(csv, row, b->err, "one folder holds one profile");
     b->profile = id;
+    b->has_base = *cell_of(csv, row, "base") != 0;
+    b->any_base = b->any_base || b->has_base;
     DS_TRY(check_name(b, csv, row));
     DS_TRY(check_framework(b, csv, row));
     DS_TRY(check_steps(b, csv, row));
@@ -448,6 +452,10 @@ static const column profile_columns[] = {
     {"software", "software", CELL_KEY, false, 0},
     {"default", "is_default", CELL_BOOL, true, 0},
     {"generic", "is_generic", CELL_BOOL, true, 0},
+    {"base", "base", CELL_TEXT, true, 0},
+    {"compute_factor", "compute_factor", CELL_REAL, true, 0},
+    {"communication_factor", "communication_factor", CELL_REAL, true, 0},
+    {"host_factor", "host_factor", CELL_REAL, true, 0},
     {"framework", "framework", CELL_TEXT, true, 0},
     {"steps", "steps", CELL_INT, true, 0},
     {"step_error", "step_error", CELL_REAL, true, 0},
@@ -547,71 +555,14 @@ static const column gemm_columns[] = {
 static const table gemm_fits = {"gemm_fits.csv", "gemm_fit",          true,
                                 gemm_columns,    COUNT(gemm_columns), NULL};
 
-static const column collective_columns[] = {
-    {"collective", "collective", CELL_KEY, false, 0},
-    {"group_size", "group_size", CELL_INT, false, 0},
-    {"size_bytes", "size_bytes", CELL_INT, false, 0},
-    {"time_us", "time_ps", CELL_SCALED, false, 1000000},
-    {"source", "source", CELL_SOURCE, false, 0},
-};
-static const table collectives = {"collectives.csv",  "collective_profile",      true,
-                                  collective_columns, COUNT(collective_columns), NULL};
-
-static const column collective_fit_columns[] = {
-    {"collective", "collective", CELL_KEY, false, 0},
-    {"group_size", "group_size", CELL_INT, false, 0},
-    {"capacity_gb_per_s", "capacity_bytes_per_s", CELL_SCALED, false, 1000000000},
-    {"alpha_us", "alpha_ps", CELL_SCALED, false, 1000000},
-    {"launch_us", "launch_ps", CELL_SCALED, false, 1000000},
-    {"step_us", "step_ps", CELL_SCALED, false, 1000000},
-    {"e_max", "e_max", CELL_REAL, false, 0},
-    {"s_half", "s_half", CELL_REAL, false, 0},
-    {"holds_compute", "holds_compute", CELL_BOOL, false, 0},
-    {"n", "n", CELL_INT, false, 0},
-    {"median_error", "median_error", CELL_REAL, true, 0},
-    {"p90_error", "p90_error", CELL_REAL, true, 0},
-    {"basis", "basis", CELL_KEY, false, 0},
-    {"source", "source", CELL_SOURCE, false, 0},
-};
-static const table collective_fits = {"collective_fits.csv",
-                                      "collective_fit",
-                                      true,
-                                      collective_fit_columns,
-                                      COUNT(collective_fit_columns),
-                                      NULL};
-
-static const column protocol_columns[] = {
-    {"collective", "collective", CELL_KEY, false, 0},
-    {"link_gb_per_s", "link_bytes_per_s", CELL_SCALED, false, 1000000000},
-    {"protocol", "protocol", CELL_KEY, false, 0},
-    {"launch_us", "launch_ps", CELL_SCALED, false, 1000000},
-    {"step_us", "step_ps", CELL_SCALED, false, 1000000},
-    {"copy_gb_per_s", "copy_bytes_per_s", CELL_SCALED, false, 1000000000},
-    {"e", "e", CELL_REAL, false, 0},
-    {"least_bytes", "least_bytes", CELL_INT, false, 0},
-    {"most_bytes", "most_bytes", CELL_INT, false, 0},
-    {"least_group", "least_group", CELL_INT, true, 0},
-    {"most_group", "most_group", CELL_INT, true, 0},
-    {"group_least", "group_least", CELL_INT, true, 0},
-    {"group_most", "group_most", CELL_INT, true, 0},
-    {"nodes_least", "nodes_least", CELL_INT, true, 0},
-    {"nodes_most", "nodes_most", CELL_INT, true, 0},
-    {"size_least", "size_least", CELL_INT, true, 0},
-    {"size_most", "size_most", CELL_INT, true, 0},
-    {"link_least_gb_per_s", "link_least_bytes_per_s", CELL_SCALED, true, 1000000000},
-    {"link_most_gb_per_s", "link_most_bytes_per_s", CELL_SCALED, true, 1000000000},
-    {"n", "n", CELL_INT, false, 0},
-    {"median_error", "median_error", CELL_REAL, true, 0},
-    {"p90_error", "p90_error", CELL_REAL, true, 0},
-    {"basis", "basis", CELL_KEY, false, 0},
-    {"source", "source", CELL_SOURCE, false, 0},
-};
-static const table protocols = {"collective_protocols.csv", "collective_protocol",   true,
-                                protocol_columns,           COUNT(protocol_columns), NULL};
-
-const table *const ds_cost__profile_tables[DS_COST_PROFILE_TABLES] = {
-    &profiles,        &ops,      &efficiencies, &gemm_fits, &ds_cost__attention_fits, &collectives,
-    &collective_fits, &protocols};
+const table *const ds_cost__profile_tables[DS_COST_PROFILE_TABLES] = {&profiles,
+                                                                      &ops,
+                                                                      &efficiencies,
+                                                                      &gemm_fits,
+                                                                      &ds_cost__attention_fits,
+                                                                      &ds_cost__collectives,
+                                                                      &ds_cost__collective_fits,
+                                                                      &ds_cost__protocols};
 const table *const ds_cost__sources = &sources;
 
 /* ---- the whole tree ---- */
@@ -632,13 +583,15 @@ static ds_status import_profile(builder *b, const char *folder) {
     if (!b->profile)
         return ds_error_set(b->err, DS_ERR_DATA, DS_NOWHERE, "%s/%s/profile.csv: no row", b->dir,
                             folder);
-    DS_TRY(import(b, folder, &ops, false));
-    DS_TRY(import(b, folder, &efficiencies, false));
-    DS_TRY(import(b, folder, &gemm_fits, false));
-    DS_TRY(import(b, folder, &ds_cost__attention_fits, false));
-    DS_TRY(import(b, folder, &collectives, false));
-    DS_TRY(import(b, folder, &collective_fits, false));
-    return import(b, folder, &protocols, false);
+    for (uint32_t i = 1; i < DS_COST_PROFILE_TABLES; i++) {
+        const char *file = ds_cost__profile_tables[i]->file;
+        if (b->has_base && exists(ds_arena_printf(&b->arena, "%s/%s/%s", b->dir, folder, file)))
+            return ds_error_set(b->err, DS_ERR_DATA, DS_NOWHERE,
+                                "%s/%s: %s beside a profile with a base, whose rows count instead",
+                                b->dir, folder, file);
+        DS_TRY(import(b, folder, ds_cost__profile_tables[i], false));
+    }
+    return DS_OK;
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b) {
@@ -684,6 +637,14 @@ static ds_status fill_tables(builder *b) {
     return run_sql(b, "COMMIT");
 }
 
+/* A base may be a profile that loading lends to a device. */
+static ds_status check_bases(const char *path, ds_error *err) {
+    ds_profiles *loaded;
+    DS_TRY(ds_profiles_load(path, &loaded, err));
+    ds_profiles_free(loaded);
+    return DS_OK;
+}
+
 ds_status ds_profiles_build(const char *dir, const char *db_path, ds_error *err) {
     builder b = {.dir = dir, .err = err};
     ds_output out;
@@ -692,6 +653,7 @@ ds_status ds_profiles_build(const char *dir, const char *db_path, ds_error *err)
     ds_status status = ds_sqlite__open_to_write(out.temporary, &b.db, err);
     if (status == DS_OK) status = fill_tables(&b);
     sqlite3_close(b.db);
+    if (status == DS_OK && b.any_base) status = check_bases(out.temporary, err);
     if (status == DS_OK) status = ds_output_commit(&out, err);
     ds_status closed = ds_output_close(&out, status == DS_OK ? err : NULL);
     ds_arena_deinit(&b.arena);

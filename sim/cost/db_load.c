@@ -227,6 +227,11 @@ static ds_status take_relative(loader *l, sqlite3_stmt *row) {
     return DS_OK;
 }
 
+static double factor_at(sqlite3_stmt *row, int column) {
+    bool stated = sqlite3_column_type(row, column) != SQLITE_NULL;
+    return stated ? sqlite3_column_double(row, column) : 1;
+}
+
 static ds_status take_profile(loader *l, sqlite3_stmt *row) {
     ds_profile profile = {.name = text_at(l, row, 1),
                           .issue_ps = sqlite3_column_int64(row, 3),
@@ -236,6 +241,8 @@ static ds_status take_profile(loader *l, sqlite3_stmt *row) {
     profile.spread = (ds_cost_spread){sqlite3_column_double(row, 7), sqlite3_column_double(row, 8)};
     profile.is_default = sqlite3_column_int(row, 9) != 0;
     profile.is_generic = sqlite3_column_int(row, 14) != 0;
+    profile.base_name = text_at(l, row, 15);
+    profile.factors = (ds_cost_factors){factor_at(row, 16), factor_at(row, 17), factor_at(row, 18)};
     profile.framework = text_at(l, row, 10);
     profile.steps = (ds_profile_steps){.n = sqlite3_column_int64(row, 11),
                                        .error = sqlite3_column_double(row, 12),
@@ -610,7 +617,8 @@ static ds_status load_tables(loader *l) {
         each(l, "device_relative", "SELECT device, relative FROM device_relative", take_relative));
     DS_TRY(each(l, "profile",
                 "SELECT id, name, device, issue_ps, software, source, interference, ratio_p05,"
-                " ratio_p95, is_default, framework, steps, step_error, steps_split, is_generic"
+                " ratio_p95, is_default, framework, steps, step_error, steps_split, is_generic,"
+                " base, compute_factor, communication_factor, host_factor"
                 " FROM profile ORDER BY id",
                 take_profile));
     DS_TRY(each(l, "op_profile",
@@ -696,6 +704,8 @@ ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err) {
                        .slow_q32 = UINT64_C(1) << 32,
                        .software = "",
                        .framework = "",
+                       .base_name = "",
+                       .factors = {1, 1, 1},
                        .source = ""};
     DS_PUSH(&p->arena, &p->profiles, none);
     ds_status status = load_file(&l);
@@ -707,6 +717,11 @@ ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err) {
     merge_ops(p);
     merge_collectives(p);
     ds_cost__borrow(p);
+    status = ds_cost__find_bases(p, err);
+    if (status != DS_OK) {
+        ds_profiles_free(p);
+        return status;
+    }
     *out = p;
     return DS_OK;
 }

@@ -11,7 +11,8 @@
 typedef struct query {
     const ds_profiles *p;
     const ds_device_kind *kind;
-    uint32_t profile; /* 0 if it belongs to another kind */
+    uint32_t profile;        /* whose rows and fits count; 0 if it belongs to another kind */
+    const ds_profile *named; /* that names it: itself, or one with it as its base */
     ds_kernel_stack kernels;
     const char *op;
     const char *class; /* how rows and fits call this kind of work */
@@ -539,7 +540,8 @@ static query query_of(const ds_cost_query *of) {
     if (profile && of->profiles->profiles.at[profile].kind != of->kind) profile = 0;
     return (query){.p = of->profiles,
                    .kind = &of->profiles->kinds.at[of->kind],
-                   .profile = profile,
+                   .profile = ds_cost__base(of->profiles, profile),
+                   .named = &of->profiles->profiles.at[profile],
                    .kernels = of->kernels,
                    .op = of->op,
                    .class = class_of(of->work->kind),
@@ -556,8 +558,8 @@ void ds_cost_sides(const ds_cost_query *of, double *compute_s, double *memory_s)
     query q = query_of(of);
     bound flop, traffic;
     sides(&q, &flop, &traffic);
-    *compute_s = flop.seconds;
-    *memory_s = traffic.seconds;
+    *compute_s = flop.seconds * q.named->factors.compute;
+    *memory_s = traffic.seconds * q.named->factors.compute;
 }
 
 /* As fitted together with the products that follow. */
@@ -616,6 +618,7 @@ ds_status ds_cost_op(const ds_cost_query *of, ds_cost_mode mode, ds_cost *out, d
             (measured(&q, work->dtype, out) || (other != work->dtype && measured(&q, other, out)));
         if (!found) DS_TRY(roofline(&q, out));
         if (work->bytes_converted) DS_TRY(add_conversions(&q, out));
+        DS_TRY(ds_cost__scale(q.named, q.named->factors.compute, &out->ps, explain, err));
     }
     if (explain) explain_total(&q, out);
     return DS_OK;

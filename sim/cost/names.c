@@ -21,6 +21,7 @@ const char *ds_profile_name(const ds_profiles *profiles, uint32_t profile) {
 }
 
 bool ds_profile_has_compute(const ds_profiles *profiles, uint32_t profile) {
+    profile = ds_cost__base(profiles, profile);
     for (uint32_t i = 0; i < profiles->ops.n; i++)
         if (profiles->ops.at[i].key.profile == profile) return true;
     for (uint32_t i = 0; i < profiles->fits.n; i++)
@@ -66,7 +67,7 @@ uint32_t ds_profiles_generic(const ds_profiles *profiles, uint32_t kind) {
 }
 
 bool ds_profile_is_generic(const ds_profiles *profiles, uint32_t profile) {
-    return profiles->profiles.at[profile].is_generic;
+    return profiles->profiles.at[ds_cost__base(profiles, profile)].is_generic;
 }
 
 const ds_profiles *ds_profiles_without(const ds_profiles *profiles, uint32_t terms,
@@ -84,7 +85,8 @@ bool ds_profiles_has(const ds_profiles *profiles, ds_term term) {
 
 int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile) {
     if (!ds_profiles_has(profiles, DS_TERM_HOST)) return 0;
-    return profiles->profiles.at[profile].issue_ps;
+    const ds_profile *p = &profiles->profiles.at[profile];
+    return (int64_t)((double)p->issue_ps * p->factors.host + 0.5);
 }
 
 int64_t ds_profile_kernels_issue_ps(const ds_profiles *profiles, uint32_t profile,
@@ -103,6 +105,7 @@ uint64_t ds_profile_slow_q32(const ds_profiles *profiles, uint32_t profile) {
 }
 
 bool ds_profile_holds_compute(const ds_profiles *profiles, uint32_t profile) {
+    profile = ds_cost__base(profiles, profile);
     for (uint32_t i = 0; i < profiles->coll_fits.n; i++)
         if (profiles->coll_fits.at[i].profile == profile && profiles->coll_fits.at[i].holds_compute)
             return true;

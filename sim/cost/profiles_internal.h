@@ -7,7 +7,7 @@
 #include "sim/cost/gemm.h"
 
 /* Must equal schema.sql's. */
-#define DS_PROFILES_VERSION "12"
+#define DS_PROFILES_VERSION "13"
 
 typedef struct ds_alias {
     const char *name;  /* as written */
@@ -129,7 +129,10 @@ typedef struct ds_profile {
     uint32_t first_fit, end_fit; /* its efficiency curves lie between */
     const char *software, *source;
     bool is_default, is_generic; /* of its kind */
-    const char *framework;       /* "": none */
+    const char *base_name;       /* "": none */
+    uint32_t base;               /* the profile whose rows and fits count; its own index: none */
+    ds_cost_factors factors;
+    const char *framework; /* "": none */
     ds_profile_steps steps;
 } ds_profile;
 
@@ -152,6 +155,21 @@ struct ds_profiles {
 
 /* relatives.c: generic profiles of kinds without published operations. O(fits of the lenders). */
 void ds_cost__borrow(ds_profiles *p);
+
+/* factors.c: resolves the bases of profiles. DS_ERR_DATA: no such profile of the device, or one that
+ * has a base itself. */
+ds_status ds_cost__find_bases(ds_profiles *p, ds_error *err);
+/* The profile whose rows and fits count for `profile`. */
+static inline uint32_t ds_cost__base(const ds_profiles *p, uint32_t profile) {
+    return p->profiles.at[profile].base;
+}
+/* *ps times the factor, rounded up; DS_ERR_OVERFLOW. A line about it goes to `explain` unless that
+ * is NULL. */
+ds_status ds_cost__scale(const ds_profile *profile, double factor, int64_t *ps, ds_buf *explain,
+                         ds_error *err);
+/* The same of the terms of a collective: times, and 1/efficiency. */
+ds_status ds_cost__scale_collective(const ds_profile *profile, ds_coll_cost *cost, ds_buf *explain,
+                                    ds_error *err);
 
 /* ranges.c: what a number of the database may be. */
 typedef struct ds_cost_range {

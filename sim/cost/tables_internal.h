@@ -43,5 +43,6 @@ typedef struct table {
 extern const table *const ds_cost__profile_tables[DS_COST_PROFILE_TABLES];
 extern const table *const ds_cost__sources;
 extern const table ds_cost__attention_fits;
+extern const table ds_cost__collectives, ds_cost__collective_fits, ds_cost__protocols;
 
 #endif

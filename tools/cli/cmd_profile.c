@@ -20,7 +20,7 @@ typedef struct arguments {
     cli_options common; /* --database and --overwrite */
     const char *action;
     cli_texts rest;
-    const char *out, *topology, *profile, *on;
+    const char *out, *topology, *profile, *on, *split;
     bool write, check, json;
     profile_import_options import;
 } arguments;
@@ -41,7 +41,7 @@ static const cli_option option_rows[] = {
          "Cost database to use (list, show, diff, export, check); of import, whose catalogue knows "
          "the device"},
     {CLI_TEXT, AT(out), "output", 'o', "PATH",
-     .help = "Folder of import and export, database of build"},
+     .help = "Folder of import, export and calibrate, database of build"},
     {CLI_FLAG, AT(common.overwrite), "overwrite", 0, NULL,
      .help =
          "export, build: replace existing files; without --overwrite an existing file is refused"},
@@ -62,14 +62,18 @@ static const cli_option option_rows[] = {
      .group = 3},
     {CLI_FLAG, AT(json), "json", 0, NULL,
      .help = "check: an array of {device, dtype, family, n, refused, median, p90, bias}, in per "
-             "cent",
+             "cent; calibrate: one object",
      .group = 3},
+    {CLI_TEXT, AT(split), "split", 0, "NAME",
+     .help = "calibrate: only rows of this split; default: all rows", .group = 4},
     {CLI_TEXT, AT(import.format), "format", 0, "csv|nccl|kineto|nsys",
      .help = "import: the kind of FILE; default: by its name, .json, .csv, else a log", .group = 2},
     {CLI_TEXT, AT(import.name), "name", 0, "NAME",
-     .help = "import: of a new profile; default: the folder's name", .group = 2},
+     .help = "import, calibrate: of a new profile; default: the folder's name", .group = 2},
     {CLI_TEXT, AT(import.device), "device", 0, "DEVICE",
-     .help = "import: of a new profile, a name of the catalogue", .group = 2},
+     .help = "import: of a new profile, a name of the catalogue; calibrate: only rows of this "
+             "device",
+     .group = 2},
     {CLI_TEXT, AT(import.software), "software", 0, "TEXT", .help = "import: the software that ran",
      .group = 2},
     {CLI_TEXT, AT(import.collective), "collective", 0, "NAME",
@@ -95,7 +99,8 @@ const cli_verb cli_verb_profile = {
     .options = option_rows,
     .word = read_word,
     .args_doc = "list\nshow NAME\ndiff NAME NAME\nexport NAME -o FOLDER\nbuild FOLDER -o FILE.db\n"
-                "import FILE -o FOLDER\nfit FOLDER [TABLE.csv]\ncheck TABLE.csv...",
+                "import FILE -o FOLDER\nfit FOLDER [TABLE.csv]\ncheck TABLE.csv...\n"
+                "calibrate ROWS.csv [-o FOLDER]",
     .doc =
         "The cost database: its contents, own measurements, and the errors of its curves."
         "\vA profile is a folder of CSV files (cost_profiles/README.md): `import` fills one from "
@@ -103,7 +108,8 @@ const cli_verb cli_verb_profile = {
         "`fit` finds the constants of its efficiency.csv and gemm_fits.csv and says how well "
         "they predict rows that they did not see; `build` makes a database of a tree of such "
         "folders, which every verb takes as --database. `check` compares the curves with "
-        "published tables of operations (tests/data/ops)."};
+        "published tables of operations (tests/data/ops). `calibrate` says how few measured steps "
+        "of a cluster bring the error of its predictions down, and writes their factors."};
 
 /* ---- reading ---- */
 
@@ -367,6 +373,17 @@ static ds_status import(const arguments *args, ds_error *err) {
     return profile_import(&options, err);
 }
 
+static ds_status calibrate(const arguments *args, ds_error *err) {
+    profile_calibrate_options options = {.table = args->rest.at[0],
+                                         .device = args->import.device,
+                                         .split = args->split,
+                                         .folder = args->out,
+                                         .name = args->import.name,
+                                         .json = args->json};
+    cli_options common = args->common;
+    return profile_calibrate(&options, &common, err);
+}
+
 static ds_status diff(const arguments *args, ds_error *err) {
     return profile_diff(args->common.profiles, args->rest.at[0], args->rest.at[1], err);
 }
@@ -376,38 +393,47 @@ typedef struct action {
     uint32_t least, most; /* arguments after it */
     bool out;             /* needs -o */
     int options;          /* the group of `option_rows` that is its own; 0: none */
+    const char *others;   /* options of other groups that it takes, too; NULL: none */
     const char *usage, *about;
     ds_status (*run)(const arguments *args, ds_error *err); /* NULL: profile_check */
 } action;
 
 static const action actions[] = {
-    {"list", 0, 0, false, 0, "list", "The profiles of the database, a line each.", list},
-    {"show", 1, 1, false, 0, "show NAME",
+    {"list", 0, 0, false, 0, NULL, "list", "The profiles of the database, a line each.", list},
+    {"show", 1, 1, false, 0, NULL, "show NAME",
      "The contents of a profile: measured rows by operation, curves with their errors, sources.",
      show},
-    {"diff", 2, 2, false, 0, "diff NAME NAME",
+    {"diff", 2, 2, false, 0, NULL, "diff NAME NAME",
      "How the second profile differs from the first: rows that both have, constants, collectives.",
      diff},
-    {"export", 1, 1, true, 0, "export NAME -o FOLDER",
+    {"export", 1, 1, true, 0, NULL, "export NAME -o FOLDER",
      "Writes the CSV files of a profile from the database.", export},
-    {"build", 1, 1, true, 0, "build FOLDER -o FILE.db",
+    {"build", 1, 1, true, 0, NULL, "build FOLDER -o FILE.db",
      "Makes a database of a tree: schema.sql, catalogue/ and a folder for each profile.", build},
-    {"import", 1, 1, true, 2, "import FILE -o FOLDER",
+    {"import", 1, 1, true, 2, NULL, "import FILE -o FOLDER",
      "Appends measurements to the folder of a profile, and makes it where it is missing: a table "
      "in the columns of ops.csv or collectives.csv, a log of nccl-tests, a trace of PyTorch's "
      "profiler, or a kernel table of nsys. Rows are checked before anything is written.",
      import},
-    {"fit", 1, 2, false, 1, "fit FOLDER [TABLE.csv --topology FILE.dir]",
+    {"fit", 1, 2, false, 1, NULL, "fit FOLDER [TABLE.csv --topology FILE.dir]",
      "Finds the constants of efficiency.csv and gemm_fits.csv, or of collective_protocols.csv, and "
      "says how well they predict rows that they did not see. Tables that are missing are started.",
      fit},
-    {"check", 1, UINT32_MAX, false, 3, "check TABLE.csv...",
+    {"check", 1, UINT32_MAX, false, 3, NULL, "check TABLE.csv...",
      "Prices the rows of published tables of operations with the generic profile of each row's "
      "device, and prints how far the times are from the measured ones: of each device, dtype and "
      "family (table, operation, direction) the number of rows, rows refused, the median and the "
      "90th percentile of |predicted/measured - 1|, and the mean of predicted/measured - 1. The "
      "columns of a table say what it is (tools/measured/README.md). A row's source plays no part.",
-     NULL}};
+     NULL},
+    {"calibrate", 1, 1, false, 4, "--json, --name, --device", "calibrate ROWS.csv [-o FOLDER]",
+     "Predicts measured training steps of one cluster, a row each in the columns of `distsim "
+     "validate`, with the generic profile of their device. Prints the errors of the rows that gave "
+     "no factor when 0, 1, 3 and 10 rows give three factors: of compute, communication and the "
+     "host. All choices of so many rows count, or 200 from a fixed seed. -o writes the factors of "
+     "all rows as a profile on the generic one (cost_profiles/FORMATS.md), which `profile build` "
+     "takes.",
+     calibrate}};
 enum { N_ACTIONS = sizeof actions / sizeof *actions };
 
 static const action *find_action(const char *name) {
@@ -432,8 +458,12 @@ static int misused(const arguments *args) {
     } else if ((args->write || args->check || args->topology) && a->run != fit) {
         fprintf(stderr, "distsim profile %s: --write, --check and --topology belong to fit",
                 a->name);
-    } else if ((args->profile || args->on || args->json) && a->run) {
-        fprintf(stderr, "distsim profile %s: --profile, --on and --json belong to check", a->name);
+    } else if ((args->profile || args->on) && a->run) {
+        fprintf(stderr, "distsim profile %s: --profile and --on belong to check", a->name);
+    } else if (args->json && a->run && a->run != calibrate) {
+        fprintf(stderr, "distsim profile %s: --json belongs to check and calibrate", a->name);
+    } else if (args->split && a->run != calibrate) {
+        fprintf(stderr, "distsim profile %s: --split belongs to calibrate", a->name);
     } else if (a->run == fit && (args->rest.n == 2) != (args->topology != NULL)) {
         fprintf(stderr, "distsim profile fit: --topology and TABLE.csv go together");
     } else if (args->write && args->check) {
@@ -443,6 +473,12 @@ static int misused(const arguments *args) {
     }
     fputs("\nTry `distsim profile --help'.\n", stderr);
     return 2;
+}
+
+static bool takes_too(const action *a, const char *option) {
+    char word[64];
+    snprintf(word, sizeof word, "--%s", option);
+    return a->others && strstr(a->others, word);
 }
 
 /* Help about one action: `distsim profile fit --help`. */
@@ -456,7 +492,8 @@ static void help_action(int argc, char **argv) {
         asked = asked || strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-?") == 0;
     if (!a || !asked) return;
     for (uint32_t i = 0; i + 1 < N_OPTIONS; i++)
-        if (option_rows[i].group == 0 || option_rows[i].group == a->options)
+        if (option_rows[i].group == 0 || option_rows[i].group == a->options ||
+            takes_too(a, option_rows[i].name))
             own[n++] = option_rows[i];
     cli_verb help = cli_verb_profile;
     help.options = own;

@@ -301,10 +301,11 @@ static void put_unfit(const val_errors *errors, uint32_t n, ds_buf *out) {
 
 static void put_rows(const predictions *all, ds_buf *out) {
     static const char *const header[] = {
-        "set",       "split",    "line", "source_ref", "model",     "gpu",        "gpus",
-        "layers",    "hidden",   "seq",  "dp",         "tp",        "pp",         "cp",
-        "vpp",       "mbs",      "gbs",  "zero",       "recompute", "measured_s", "predicted_s",
-        "error_pct", "peak_gib", "fits", "refused",    "low_s",     "high_s"};
+        "set",       "split",      "line",        "source_ref", "model",    "gpu",
+        "gpus",      "layers",     "hidden",      "seq",        "dp",       "tp",
+        "pp",        "cp",         "vpp",         "mbs",        "gbs",      "zero",
+        "recompute", "measured_s", "predicted_s", "error_pct",  "peak_gib", "fits",
+        "refused",   "low_s",      "high_s",      "compute_s",  "exposed_s"};
     enum { N = sizeof header / sizeof *header };
     ds_csv_put_row(out, header, N);
     for (uint32_t i = 0; i < all->n; i++) {
@@ -345,6 +346,10 @@ static void put_rows(const predictions *all, ds_buf *out) {
         if (!p->refused && p->high > 0) {
             snprintf(number[25], sizeof number[0], "%.9g", p->low);
             snprintf(number[26], sizeof number[0], "%.9g", p->high);
+        }
+        if (!p->refused) {
+            snprintf(number[27], sizeof number[0], "%.9g", p->compute_s);
+            snprintf(number[28], sizeof number[0], "%.9g", p->exposed_s);
         }
         ds_csv_put_row(out, cells, N);
     }

@@ -25,6 +25,19 @@ typedef struct profile_check_options {
 /* Prints how far predictions are from the rows of published tables. Returns the exit code. */
 int profile_check(const profile_check_options *options, cli_options *common);
 
+typedef struct profile_calibrate_options {
+    const char *table;         /* of measured steps, as `validate` reads it */
+    const char *device;        /* rows of this device alone; NULL: all, which are of one */
+    const char *split;         /* rows of this split alone; NULL: all */
+    const char *folder, *name; /* of the profile that is written; NULL: none, the folder's name */
+    bool json;
+} profile_calibrate_options;
+
+/* Prints how the errors of the rows fall with the number of rows that the factors of the cluster come
+ * from, and writes the factors of all rows as a profile. */
+ds_status profile_calibrate(const profile_calibrate_options *options, cli_options *common,
+                            ds_error *err);
+
 typedef struct profile_import_options {
     const char *format; /* csv, nccl, kineto, nsys */
     const char *file;

@@ -85,8 +85,32 @@ static ds_status open_mlp(const val_job *job, const val_row *row, ds_unit **unit
 
 typedef struct timing {
     int64_t step_ps, peak_bytes, capacity_bytes;
+    int64_t compute_ps, exposed_comm_ps; /* of the device that ends last; the rest is idle */
     bool fits;
 } timing;
+
+static timing timing_of(const ds_metrics *m, int64_t compute_ps, int64_t exposed_comm_ps) {
+    return (timing){m->step_ps, m->peak_bytes,   m->capacity_bytes,
+                    compute_ps, exposed_comm_ps, m->fits};
+}
+
+/* Of a row whose memory another scenario says. */
+static void take_times(const timing *from, timing *to) {
+    to->step_ps = from->step_ps;
+    to->compute_ps = from->compute_ps;
+    to->exposed_comm_ps = from->exposed_comm_ps;
+}
+
+static double seconds_of(int64_t ps) {
+    return (double)ps / (double)DS_PS_PER_S;
+}
+
+/* The parts of the step, in seconds. */
+static void set_times(const timing *t, val_prediction *p) {
+    p->seconds = seconds_of(t->step_ps);
+    p->compute_s = seconds_of(t->compute_ps);
+    p->exposed_s = seconds_of(t->exposed_comm_ps);
+}
 
 static ds_status time_binding(const ds_binding *binding, const ds_profiles *profiles,
                               ds_plan_ground *ground, timing *out, ds_error *err) {
@@ -100,14 +124,14 @@ static ds_status time_binding(const ds_binding *binding, const ds_profiles *prof
     const char *why;
     DS_TRY(ds_sim_options_read(binding, &options, err));
     if (ds_compose(binding, profiles, &options, &composed, &why, &unsaid) == DS_OK && !why) {
-        *out = (timing){composed.metrics.step_ps, composed.metrics.peak_bytes,
-                        composed.metrics.capacity_bytes, composed.metrics.fits};
+        const ds_composed_class *last = &composed.classes[composed.critical];
+        *out = timing_of(&composed.metrics, last->compute_ps, last->exposed_comm_ps);
         ds_composed_deinit(&composed);
         return DS_OK;
     }
     DS_TRY(ds_simulate(binding, profiles, &options, &result, err));
-    *out = (timing){result->run.step_ps, result->metrics.peak_bytes, result->metrics.capacity_bytes,
-                    result->metrics.fits};
+    const ds_metrics *m = &result->metrics;
+    *out = timing_of(m, m->compute_ps, m->exposed_comm_ps);
     ds_result_free(result);
     return DS_OK;
 }
@@ -206,6 +230,8 @@ static ds_status time_layers(const val_job *job, ds_plan_ground *ground, const v
     DS_TRY(time_scenario(job, ground, &kept, testbed, VAL_TIME, out, err));
     double share = 1 / (double)row->every;
     out->step_ps += (int64_t)(share * (double)(all.step_ps - out->step_ps));
+    out->compute_ps += (int64_t)(share * (double)(all.compute_ps - out->compute_ps));
+    out->exposed_comm_ps += (int64_t)(share * (double)(all.exposed_comm_ps - out->exposed_comm_ps));
     out->peak_bytes -= (int64_t)(share * (double)(out->peak_bytes - all.peak_bytes));
     out->fits = out->peak_bytes <= out->capacity_bytes || !out->capacity_bytes;
     return DS_OK;
@@ -223,7 +249,7 @@ static ds_status keep_recipe(const val_job *job, ds_plan_ground *ground, const v
         here.peak_bytes -= (int64_t)(share * (double)(here.peak_bytes - there.peak_bytes));
         here.fits = here.peak_bytes <= here.capacity_bytes || !here.capacity_bytes;
     }
-    here.step_ps = out->step_ps;
+    take_times(out, &here);
     *out = here;
     return DS_OK;
 }
@@ -237,16 +263,16 @@ static ds_status time_row(const val_job *job, ds_plan_ground *ground, const val_
         timing sharded;
         in_turn.gathers_ahead = false;
         DS_TRY(time_layers(job, ground, row, &in_turn, &sharded, err));
-        sharded.step_ps = t.step_ps;
+        take_times(&t, &sharded);
         t = sharded;
     }
     if (testbed->recipes) DS_TRY(keep_recipe(job, ground, row, testbed, &t, err));
-    double seconds = (double)t.step_ps / (double)DS_PS_PER_S;
+    double seconds = seconds_of(t.step_ps);
     p->fits_last = t.fits;
     bool first = !(p->seconds > 0), other_fits = !first && p->peak_gib <= p->capacity_gib;
     if (!first && (!t.fits || (other_fits && seconds >= p->seconds))) return DS_OK;
     p->row = *row;
-    p->seconds = seconds;
+    set_times(&t, p);
     p->peak_gib = (double)t.peak_bytes / GIB;
     p->capacity_gib = (double)t.capacity_bytes / GIB;
     p->mbs = row->mbs;
@@ -339,7 +365,7 @@ static ds_status time_mlp(const val_job *job, ds_plan_ground *ground, val_predic
     ds_status status = open_mlp(job, &p->row, &unit, &binding, err);
     if (status == DS_OK) status = time_binding(&binding, job->profiles, ground, &t, err);
     if (status == DS_OK) {
-        p->seconds = (double)t.step_ps / (double)DS_PS_PER_S;
+        set_times(&t, p);
         p->peak_gib = (double)t.peak_bytes / GIB;
         p->capacity_gib = (double)t.capacity_bytes / GIB;
         p->mbs = p->row.gbs / p->row.gpus;

@@ -12,7 +12,10 @@ typedef struct val_prediction {
     char set[64];
     bool refused; /* then `why` says for what reason, and the rest is 0 */
     char why[240];
-    double seconds;                /* of a step */
+    double seconds; /* of a step */
+    /* Of it, on the device that ends last: computing, and in transfers that no compute hides; the
+     * rest is idle, waiting for other stages or for the host. */
+    double compute_s, exposed_s;
     double low, high;              /* nine in ten measurements lie between; 0: nobody knows */
     double peak_gib, capacity_gib; /* of the fullest device; capacity 0: not known */
     bool fits_last;                /* the last scenario that was simulated for it */

@@ -24,7 +24,8 @@ static const char *const files[] = {"schema.sql",
                                     "p/collective_fits.csv",
                                     "p/collective_protocols.csv",
                                     "q/profile.csv",
-                                    "q/gemm_fits.csv"};
+                                    "q/gemm_fits.csv",
+                                    "q/efficiency.csv"};
 
 static void path_of(const cost_tree *tree, const char *file, char *path, size_t n) {
     snprintf(path, n, "%s/%s", tree->dir, file);
