@@ -47,7 +47,7 @@ static int64_t product(const ds_profiles *p, uint32_t kind, uint32_t profile) {
     ds_cost cost;
     double compute_s, memory_s;
     cr_assert_eq(ds_cost_op(&query, DS_COST_MEASURED, &cost, NULL, NULL), DS_OK);
-    ds_cost_sides(p, kind, profile, "matmul", &work, &compute_s, &memory_s);
+    ds_cost_sides(&query, &compute_s, &memory_s);
     cr_assert_float_eq(compute_s * 1e12, (double)cost.ps, 1.5);
     return cost.ps;
 }
