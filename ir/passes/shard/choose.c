@@ -126,12 +126,14 @@ static bool by_shares(const chooser *c, uint32_t f, uint32_t axis) {
     return false;
 }
 
-/* Does the axis alone split the factor's dim of an operand? Unequal parts, which ZeRO makes,
+/* Does the axis alone split the factor, a whole dim of an operand? Unequal parts, which ZeRO makes,
  * stay. */
 static bool in_parts(const chooser *c, uint32_t f, uint32_t axis) {
     for (uint32_t i = 0; i < c->n_in && c->s->step->strategy.zero_uneven; i++) {
         int d = dim_of(term_in(c, i), f);
-        if (d >= 0 && c->now[i].n[d] == 1 && c->now[i].axis[d][0] == axis) return true;
+        if (d >= 0 && term_in(c, i)->dims[d].n == 1 && c->now[i].n[d] == 1 &&
+            c->now[i].axis[d][0] == axis)
+            return true;
     }
     return false;
 }
