@@ -153,6 +153,10 @@ struct ds_profiles {
     DS_VEC(ds_protocol) protocols; /* sorted by profile, collective, link, name */
 };
 
+/* db_merge.c: sorts the rows, makes one of duplicates, adds the fits of collectives with rows alone.
+ * O(n log n) of the rows. */
+void ds_cost__merge(ds_profiles *p);
+
 /* relatives.c: generic profiles of kinds without published operations. O(fits of the lenders). */
 void ds_cost__borrow(ds_profiles *p);
 
