@@ -100,6 +100,11 @@ static inline ds_live *ds_solver__live(const ds_solver *x, uint32_t exec) {
 
 /* timeline.c: what is there by now of all that is to be read by what is under way. */
 void ds_solver__read_exts(ds_solver *x);
+/* timings.c: the timing of an execution that is over, from `times` relative to its earliest start;
+ * executions that went alike share one. */
+ds_timing *ds_solver__own_timing(ds_solver *x, const ds_body *body, const int64_t *times);
+/* The timing of an opaque body from the state of its streams and reads, relative to the earliest. */
+ds_timing *ds_solver__timing_of(ds_solver *x, ds_body *body, const int64_t *key);
 /* period.c: passes over periods of the schedule that go as one before has gone. To be asked
  * whenever an item of the first rank has been settled, and nothing is ready. */
 void ds_period_skip(ds_solver *x);
