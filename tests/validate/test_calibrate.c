@@ -9,7 +9,7 @@ static const cal_prior prior = {{0.2, 0.4, 0.5}, 0.1};
 /* A step of compute alone, ratio r: the estimate m is where the weight 5/(4 + ((r - m)/0.1)²)/0.01
  * of the row and that of the prior, 1/0.04, balance. Without a residual the weight is 125. */
 Test(calibrate, one_row_moves_what_its_time_is_made_of) {
-    const cal_row rows[] = {{0.3, {1, 0, 0}}, {0, {1, 0, 0}}};
+    const cal_row rows[] = {{0.3, {1, 0, 0}, 0}, {0, {1, 0, 0}, 0}};
     const uint32_t first = 0, second = 1;
     cal_estimate e;
     cal_estimate_from(rows, &first, 1, &prior, &e);
@@ -30,7 +30,7 @@ Test(calibrate, one_row_moves_what_its_time_is_made_of) {
 /* Two steps with other shares tell compute and communication apart: with priors of no weight the
  * factors solve 0.8 a + 0.2 b = 0.16, 0.5 a + 0.5 b = 0.25. */
 Test(calibrate, rows_of_other_shares_tell_factors_apart) {
-    const cal_row rows[] = {{0.16, {0.8, 0.2, 0}}, {0.25, {0.5, 0.5, 0}}};
+    const cal_row rows[] = {{0.16, {0.8, 0.2, 0}, 0}, {0.25, {0.5, 0.5, 0}, 0}};
     const uint32_t both[] = {0, 1};
     const cal_prior vague = {{100, 100, 100}, 1e-3};
     cal_estimate e;
@@ -45,7 +45,7 @@ Test(calibrate, a_row_far_off_pulls_little) {
     cal_row rows[10];
     uint32_t all[10];
     for (uint32_t i = 0; i < 10; i++) {
-        rows[i] = (cal_row){i ? 0.1 : 2, {1, 0, 0}};
+        rows[i] = (cal_row){i ? 0.1 : 2, {1, 0, 0}, 0};
         all[i] = i;
     }
     cal_estimate with, without;
@@ -56,10 +56,10 @@ Test(calibrate, a_row_far_off_pulls_little) {
 
 /* Without a row errors are those of the generic profile: exp(-ratio) - 1. */
 Test(calibrate, errors_against_the_number_of_rows) {
-    const cal_row rows[] = {{log(1.25), {1, 0, 0}},
-                            {log(1.25), {1, 0, 0}},
-                            {log(1.25), {1, 0, 0}},
-                            {log(2), {1, 0, 0}}};
+    const cal_row rows[] = {{log(1.25), {1, 0, 0}, 0},
+                            {log(1.25), {1, 0, 0}, 0},
+                            {log(1.25), {1, 0, 0}, 0},
+                            {log(2), {1, 0, 0}, 0}};
     cal_errors e;
     cal_errors_of(rows, 4, 0, &prior, &e);
     cr_expect_eq(e.draws, 1);
@@ -81,7 +81,7 @@ Test(calibrate, errors_against_the_number_of_rows) {
 
 Test(calibrate, choices_beyond_two_hundred_are_drawn) {
     cal_row rows[30];
-    for (uint32_t i = 0; i < 30; i++) rows[i] = (cal_row){0.01 * i, {1, 0, 0}};
+    for (uint32_t i = 0; i < 30; i++) rows[i] = (cal_row){0.01 * i, {1, 0, 0}, 0};
     cal_errors once, again;
     cal_errors_of(rows, 30, 10, &prior, &once);
     cal_errors_of(rows, 30, 10, &prior, &again);

@@ -27,8 +27,8 @@ typedef struct calibrating {
     ds_csv csv;
     DS_VEC(val_prediction) rows; /* of the device, by the generic profile … */
     DS_VEC(val_prediction) open; /* … and before they are predicted */
-    cal_row *near;
-    uint32_t *known, n; /* of the rows, those that are predicted */
+    cal_row *near;               /* of the rows, those that are predicted */
+    uint32_t n;
     cal_errors errors[N_NUMBERS];
     cal_estimate all;                  /* from all rows */
     double factors[CAL_FACTORS], seen; /* of all rows; their mean error by simulation, in percent */
@@ -98,7 +98,7 @@ static ds_status take_all(calibrating *c, const val_job *job, ds_error *err) {
     double *far = ds_xcalloc((size_t)n + 1, sizeof *far);
     for (uint32_t i = 0; i < n; i++) {
         order[i] = i;
-        rows[i] = c->open.at[c->known[i]];
+        rows[i] = c->open.at[c->near[i].of];
     }
     cal_estimate_from(c->near, order, n, &cal_usual, &c->all);
     for (int a = 0; a < CAL_FACTORS; a++) c->factors[a] = exp(c->all.mean[a]);
@@ -283,9 +283,7 @@ static ds_status calibrate(calibrating *c, ds_error *err) {
                             .n_include_dirs = c->common->include_dirs.n},
                    .n_workers = cores > 0 ? (uint32_t)cores : 1};
     c->near = ds_xcalloc((size_t)c->rows.n + 1, sizeof *c->near);
-    c->known = ds_xcalloc((size_t)c->rows.n + 1, sizeof *c->known);
-    DS_TRY(
-        cal_look(&job, c->common->profiles, c->rows.at, c->rows.n, c->near, c->known, &c->n, err));
+    DS_TRY(cal_look(&job, c->common->profiles, c->rows.at, c->rows.n, c->near, &c->n, err));
     for (int i = 0; i < N_NUMBERS; i++)
         cal_errors_of(c->near, c->n, numbers[i], &cal_usual, &c->errors[i]);
     if (!c->n)
@@ -307,7 +305,6 @@ ds_status profile_calibrate(const profile_calibrate_options *options, cli_option
     if (status == DS_OK && !options->json) put_refusals(&c, &text);
     if (text.n) fputs(text.text, stdout);
     ds_buf_deinit(&text);
-    free(c.known);
     free(c.near);
     free(c.open.at);
     free(c.rows.at);

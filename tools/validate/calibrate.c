@@ -214,7 +214,7 @@ ds_status cal_predict(const val_job *job, const char *db_path, const double fact
 }
 
 ds_status cal_look(const val_job *job, const char *db_path, val_prediction *rows, uint32_t n,
-                   cal_row *near, uint32_t *known, uint32_t *n_near, ds_error *err) {
+                   cal_row *near, uint32_t *n_near, ds_error *err) {
     val_prediction *slower = ds_xcalloc((size_t)n * CAL_FACTORS + 1, sizeof *slower);
     double factors[CAL_FACTORS] = {1, 1, 1};
     ds_status status = DS_OK;
@@ -231,10 +231,9 @@ ds_status cal_look(const val_job *job, const char *db_path, val_prediction *rows
         for (uint32_t a = 0; a < CAL_FACTORS; a++)
             predicted = predicted && !slower[(size_t)a * n + i].refused;
         if (!predicted) continue;
-        cal_row row = {.ratio = log(rows[i].row.seconds / rows[i].seconds)};
+        cal_row row = {.ratio = log(rows[i].row.seconds / rows[i].seconds), .of = i};
         for (uint32_t a = 0; a < CAL_FACTORS; a++)
             row.slope[a] = log(slower[(size_t)a * n + i].seconds / rows[i].seconds) / log(CAL_AWAY);
-        known[*n_near] = i;
         near[(*n_near)++] = row;
     }
     free(slower);

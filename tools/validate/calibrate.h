@@ -24,6 +24,7 @@ extern const cal_prior cal_usual;
 typedef struct cal_row {
     double ratio;              /* log(measured/predicted) by the generic profile */
     double slope[CAL_FACTORS]; /* of log(predicted) by the logarithm of each factor */
+    uint32_t of;               /* the prediction: an index into those of cal_look */
 } cal_row;
 
 /* The factors' logarithms after some rows, and their covariance. */
@@ -54,11 +55,10 @@ void cal_errors_of(const cal_row *rows, uint32_t n, uint32_t k, const cal_prior 
                    cal_errors *out);
 
 /* Predicts the rows four times: `rows` by the generic profile, with the reasons of refusals; near[i]
- * of the rows that all four predict, as many as *n_near; known[i] says which row near[i] is. near
- * and known have room for n. db_path NULL: as ds_profiles_load. Errors: of ds_profiles_load and
+ * of the rows that all four predict, as many as *n_near. near has room for n. db_path NULL: as ds_profiles_load. Errors: of ds_profiles_load and
  * val_predict. */
 ds_status cal_look(const val_job *job, const char *db_path, val_prediction *rows, uint32_t n,
-                   cal_row *near, uint32_t *known, uint32_t *n_near, ds_error *err);
+                   cal_row *near, uint32_t *n_near, ds_error *err);
 /* Predicts rows that nothing has predicted yet by the generic profile with these factors. */
 ds_status cal_predict(const val_job *job, const char *db_path, const double factors[CAL_FACTORS],
                       val_prediction *rows, uint32_t n, ds_error *err);
