@@ -15,10 +15,11 @@ static void set_up(void) {
                   "Near,,1,50,,40,s\n"
                   "Box-1,,1,100,10,20,s\n"
                   "Far,,1,50,,40,s\n"
-                  "Own,,1,50,20,40,s\n");
+                  "Own,,1,50,20,40,s\n"
+                  "After,,1,50,20,40,s\n");
     cost_tree_put(&tree, "catalogue/relatives.csv",
                   "device,relative,basis,source\nNear,Box-1,a test,s\nFar,Near,a test,s\n"
-                  "Own,Box-1,a test,s\n");
+                  "Own,Box-1,a test,s\nAfter,Own,a test,s\n");
     cost_tree_put(&tree, "p/profile.csv",
                   "name,device,issue_us,generic,software,source\nP,Box-1,2.5,1,by hand,s\n");
     cost_tree_put(&tree, "p/efficiency.csv",
@@ -118,6 +119,13 @@ Test(cost_relatives, products_of_missing_dtypes_are_lent) {
     cr_assert_eq(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, NULL), DS_OK);
     cr_expect_eq(cost.ps, 1000000 + 131072000);
     cr_expect_float_eq(cost.spread.high, 1.2 * 1.35, 1e-9);
+    /* of the same peaks, After takes Own's profile with the loan, which is twice as far from rows */
+    cr_assert_eq(ds_profiles_find_kind(q, "After", DS_NOWHERE, &kind, NULL), DS_OK);
+    query.kind = kind;
+    query.profile = ds_profiles_generic(q, kind);
+    cr_assert_eq(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, NULL), DS_OK);
+    cr_expect_eq(cost.ps, 1000000 + 131072000);
+    cr_expect_float_eq(cost.spread.high, 1.2 * 1.35 * 1.35, 1e-9);
     ds_profiles_free(q);
 }
 
