@@ -65,7 +65,8 @@ typedef struct ds_work {
     /* How the scales of a narrow product go: "tensor" one each, "block" one for 128 elements, "mxfp4",
      * "nvfp4" one for 32, for 16; NULL, or one that a profile lacks: the profile's first of the dtype. */
     const char *format;
-    int64_t batch, m, n, k;                           /* GEMM, CONV, RECURRENT */
+    int64_t batch, m, n, k; /* GEMM, CONV, RECURRENT */
+    bool grouped; /* GEMM: with `batch`, of a layer of experts that is priced as a whole */
     int64_t heads, kv_heads, seq_q, seq_kv, head_dim; /* ATTENTION, with `batch` */
     bool causal;
     int64_t value_dim;  /* ATTENTION: of values; head_dim is of queries and keys */

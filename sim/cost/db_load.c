@@ -304,6 +304,14 @@ static ds_cost_spread spread_at(sqlite3_stmt *row, int column) {
     return spread_of_error(row, column + 2);
 }
 
+/* "grouped", and the scales after it. */
+static void take_format(const char *text, ds_gemm_fit *f) {
+    static const char word[] = "grouped";
+    size_t n = sizeof word - 1;
+    f->grouped = strncmp(text, word, n) == 0 && (!text[n] || text[n] == ' ');
+    f->format = !f->grouped ? text : text[n] ? text + n + 1 : text + n;
+}
+
 static ds_status take_gemm(loader *l, sqlite3_stmt *row) {
     ds_gemm_fit f = {0};
     DS_TRY(profile_at(l, row, 0, &f.profile));
@@ -323,7 +331,7 @@ static ds_status take_gemm(loader *l, sqlite3_stmt *row) {
                               .cut_s = sqlite3_column_double(row, 21) * 1e-6,
                               .sag = sqlite3_column_double(row, 22),
                               .sag_s = sqlite3_column_double(row, 23) * 1e-6};
-    f.format = text_at(l, row, 24);
+    take_format(text_at(l, row, 24), &f);
     f.convert_s = sqlite3_column_double(row, 25) * 1e-6;
     f.convert_bytes_per_s = sqlite3_column_double(row, 26) * 1e9;
     f.w_min = sqlite3_column_double(row, 12);

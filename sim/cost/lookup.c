@@ -270,23 +270,30 @@ static const ds_fit *best_fit(const query *q, bool flop) {
     return NULL;
 }
 
+/* The fit of the dtype and format, else the first one of the dtype. */
+static const ds_gemm_fit *gemm_for(const query *q, ds_dtype dtype, bool grouped) {
+    const ds_gemm_fit *first = NULL;
+    for (uint32_t i = 0; i < q->p->gemms.n; i++) {
+        const ds_gemm_fit *f = &q->p->gemms.at[i];
+        if (f->profile != q->profile || f->dtype != dtype || f->grouped != grouped) continue;
+        if (!q->work->format || strcmp(f->format, q->work->format) == 0) return f;
+        if (!first) first = f;
+    }
+    return first;
+}
+
 /* The products of the dtype by tiles and waves; NULL if the profile has no such fit, or an
  * efficiency curve for just these. */
-static const ds_gemm_fit *gemm_of(const query *q) {
+static const ds_gemm_fit *gemm_of(const query *q, bool grouped) {
     if (q->work->kind != DS_WORK_GEMM || !q->profile) return NULL;
     if (!has(q, DS_TERM_TILES) || !has(q, DS_TERM_CURVES)) return NULL;
     const ds_fit *curve = best_fit(q, true);
     if (curve && strcmp(curve->op, q->class) != 0) return NULL;
-    ds_dtype dtypes[] = {q->work->dtype, stand_in(q->kind, q->work->dtype)};
-    const ds_gemm_fit *first = NULL;
-    for (int d = 0; d < 2; d++)
-        for (uint32_t i = 0; i < q->p->gemms.n; i++) {
-            const ds_gemm_fit *f = &q->p->gemms.at[i];
-            if (f->profile != q->profile || f->dtype != dtypes[d]) continue;
-            if (!q->work->format || strcmp(f->format, q->work->format) == 0) return f;
-            if (!first) first = f;
-        }
-    return first;
+    ds_dtype dtype = q->work->dtype, other = stand_in(q->kind, dtype);
+    const ds_gemm_fit *f = NULL;
+    if (grouped) f = gemm_for(q, dtype, true);
+    if (!f) f = gemm_for(q, dtype, false);
+    return f || other == dtype ? f : gemm_for(q, other, false);
 }
 
 /* How much of the word names the kernel: all of a kernel's name that the word is or begins with
@@ -441,7 +448,7 @@ static void sides(const query *q, bound *flop, bound *traffic) {
     double bandwidth = (double)q->kind->memory_bytes_per_s;
     double bytes = (double)w->bytes_read + (double)w->bytes_written;
     *flop = *traffic = (bound){.seconds = -1};
-    const ds_gemm_fit *gemm = gemm_of(q);
+    const ds_gemm_fit *gemm = gemm_of(q, w->grouped);
     if (gemm) {
         flop->seconds = ds_gemm_least_compute(&gemm->model, (double)w->flop);
         traffic->seconds = ds_gemm_least_memory(&gemm->model, bytes);
@@ -517,7 +524,7 @@ static ds_status blocked(const query *q, const ds_attention_fit *f, ds_cost *out
 
 static ds_status roofline(const query *q, ds_cost *out) {
     const ds_work *w = q->work;
-    const ds_gemm_fit *gemm = gemm_of(q);
+    const ds_gemm_fit *gemm = gemm_of(q, w->grouped);
     if (gemm) return tiled(q, gemm, out);
     const ds_attention_fit *attention = attention_of(q);
     if (attention) return blocked(q, attention, out);
@@ -593,7 +600,7 @@ static ds_status add_conversions(const query *q, ds_cost *out) {
     if (q->explain)
         ds_buf_printf(q->explain, "  and operands converted, %" PRId64 " bytes moved:\n",
                       work.bytes_read);
-    const ds_gemm_fit *gemm = gemm_of(q);
+    const ds_gemm_fit *gemm = gemm_of(q, false);
     if (gemm && gemm->convert_bytes_per_s > 0)
         DS_TRY(fitted_conversions(q, gemm, &more));
     else

@@ -50,6 +50,7 @@ typedef struct ds_gemm_fit {
     uint32_t profile;
     ds_dtype dtype;
     const char *format; /* of a narrow dtype's scales: "" one a tensor, block, mx, nv */
+    bool grouped;       /* of batches of products, as those of experts, alone */
     ds_gemm_model model;
     /* Of operands that are converted before: a fixed time and a rate; 0: not fitted. */
     double convert_s, convert_bytes_per_s;

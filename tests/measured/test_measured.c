@@ -101,6 +101,12 @@ Test(measured, experts_share_the_pairs_of_a_rank) {
     int64_t flop = 0;
     for (uint32_t i = 0; i < row->n_parts; i++) flop += row->parts[i].work.flop;
     cr_expect_eq(flop, 6L * 512 * 4096 * (14336 / 2));
+    cr_expect(row->parts[0].work.grouped && row->parts[1].work.grouped);
+    /* 16 bits each: a pair's token is read, written and, as a result, read; two halves of the first
+     * product become one operand; all tokens of the group are read and written. */
+    const ds_work *passes = &row->parts[2].work;
+    cr_expect_eq(passes->bytes_read + passes->bytes_written,
+                 2L * (512 * 3 * 4096 + 512 * 3 * 7168 + 1024 * 2 * 4096));
     cr_expect_null(row->refused);
     cr_expect_not_null(t.rows.at[1].refused);
     drop(&t);

@@ -61,6 +61,8 @@ ds_status fit_left_out(const char *topology, const char *folder, const char *tab
 /* Writes the rows of a table that was read from a file, and changed, back into it. Quoted cells
  * must not span lines. `whole`: the file has nothing to keep, or is not there. */
 ds_status fit_write(const ds_csv *csv, bool whole, ds_error *err);
+/* Appends the lines of a file whose first or second cell begins with the word, or the others. */
+ds_status fit_put_lines(const char *path, const char *word, bool with, ds_buf *out, ds_error *err);
 /* Adds those of the columns that a table lacks, empty. */
 void fit_add_columns(ds_csv *csv, const char *const *names, uint32_t n_names);
 /* The columns of residuals' percentiles. */
@@ -110,6 +112,11 @@ ds_status fit_gemms(const char *folder, fit_mode mode, ds_error *err);
  * passes fit a backward row beside the forward row of the kernel. A token_ns of 0 stays 0. FIT_CHECK
  * is DS_ERR_DATA if other constants fit over 1 % better. */
 ds_status fit_attention(const char *folder, const char *table, fit_mode mode, ds_error *err);
+
+/* Fits the products of experts, and the passes around these products, to the layers of the folder's
+ * device in TABLES/moe.csv, marked calib: rows "grouped" of gemm_fits.csv, "experts" of
+ * efficiency.csv (experts.c). FIT_CHECK as in fit_products. */
+ds_status fit_experts(const char *tables, const char *folder, fit_mode mode, ds_error *err);
 
 /* Numbers of names, in order of appearance; names.slots zeroed by ds_strtab_init. */
 typedef struct fit_groups {

@@ -14,6 +14,7 @@ static int usage(void) {
         "usage: fit-profiles ops cost_profiles/NAME [--write | --check]\n"
         "       fit-profiles attention cost_profiles/NAME TABLE.csv [--write | --check]\n"
         "       fit-profiles products TABLES cost_profiles/NAME [--write | --check]\n"
+        "       fit-profiles experts TABLES cost_profiles/NAME [--write | --check]\n"
         "       fit-profiles collectives TOPOLOGY.dir cost_profiles/NAME TABLE.csv "
         "[--write | --check]\n"
         "       fit-profiles left-out TOPOLOGY.dir cost_profiles/NAME TABLE.csv\n"
@@ -26,7 +27,8 @@ static int usage(void) {
         "       the constants into efficiency.csv and gemm_fits.csv, --check fails if one of\n"
         "       efficiency.csv is off by more than 1 %, or other products fit 1 % better\n"
         "attention    fits attention by blocks and waves to measured kernels\n"
-        "products  fits gemm_fits.csv of a generic profile to TABLES/gemm.csv\n"
+        "products  fits gemm_fits.csv of a generic profile to TABLES/gemm.csv and deepbench.csv\n"
+        "experts   fits the products of experts to TABLES/moe.csv\n"
         "collectives  fits protocols to measured collectives\n"
         "left-out     predicts measured collectives by fits that did not see their links, nodes,\n"
         "             groups or sizes\n"
@@ -112,6 +114,8 @@ int main(int argc, char **argv) {
         status = fit_memory(argv[2], argv[3], argv[4], mode, &err);
     else if (strcmp(argv[1], "products") == 0 && argc > 3 && mode_of(argv[4], &mode))
         status = fit_products(argv[2], (const char *const *)&argv[3], 1, mode, &err);
+    else if (strcmp(argv[1], "experts") == 0 && argc > 3 && mode_of(argv[4], &mode))
+        status = fit_experts(argv[2], argv[3], mode, &err);
     else if (strcmp(argv[1], "steps") == 0 && argc == 4)
         status = fit_steps(argv[2], argv[3], &err);
     else if (strcmp(argv[1], "left-out") == 0 && argc == 5)

@@ -171,7 +171,7 @@ static const struct {
     {"M40", 24},           {"GTX-TITAN-X", 24}, {"TITAN-X-Pascal", 28}, {"TITAN-Xp", 30},
     {"GTX-1080Ti", 28},    {"A40", 84}};
 
-static int64_t processors_of(const ds_device_kind *kind) {
+int64_t fit_processors_of(const ds_device_kind *kind) {
     for (size_t i = 0; i < sizeof processors / sizeof *processors; i++)
         if (strncmp(kind->name, processors[i].prefix, strlen(processors[i].prefix)) == 0)
             return processors[i].processors;
@@ -277,7 +277,7 @@ static ds_status fit_format(table *t, const folder *of, const fit_product_format
     sample s;
     ds_gemm_fit_result r;
     const ds_device_kind *kind = ds_profiles_kind(t->profiles, of->kind);
-    int64_t n_processors = processors_of(kind);
+    int64_t n_processors = fit_processors_of(kind);
     sample_init(&s, t->csv.rows.n + t->bench.n);
     ds_status status = collect(t, of->kind, format, &s);
     if (status == DS_OK && s.n) {
@@ -406,6 +406,8 @@ static ds_status fit_folder(table *t, const char *path, bool write) {
     for (int i = 0; i < FIT_N_PRODUCT_FORMATS && status == DS_OK; i++)
         status = fit_format(t, &of, &fit_product_formats[i], &launch_s, &text);
     ds_buf_printf(&file, "%s/gemm_fits.csv", path);
+    if (status == DS_OK && write && text.n > empty) /* experts.c has the others */
+        status = fit_put_lines(file.text, "grouped", true, &text, t->err);
     if (status == DS_OK && write && text.n > empty)
         status = ds_output_write(file.text, DS_OUTPUT_OVERWRITE, text.text, text.n, t->err);
     ds_buf_deinit(&file);

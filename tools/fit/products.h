@@ -3,6 +3,7 @@
 #define DS_TOOLS_FIT_PRODUCTS_H
 
 #include "ir/core/ir.h"
+#include "sim/cost/cost.h"
 #include "tools/fit/fit.h"
 
 /* What a dtype of the tables is. */
@@ -16,6 +17,9 @@ typedef struct fit_product_format {
 
 #define FIT_N_PRODUCT_FORMATS 7
 extern const fit_product_format fit_product_formats[FIT_N_PRODUCT_FORMATS];
+
+/* Multiprocessors or compute units of a kind; 0: not known here. */
+int64_t fit_processors_of(const ds_device_kind *kind);
 
 /* Was the kernel timed with operands converted before? Else the time holds the activation's. */
 bool fit_is_converted_before(const char *kernel);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The text of the file with the rows of the table; lines that are no rows stay. A record may have
  * several lines. */
@@ -49,4 +50,19 @@ ds_status fit_write(const ds_csv *csv, bool whole, ds_error *err) {
         status = ds_output_write(csv->file, DS_OUTPUT_OVERWRITE, text.text, text.n, err);
     ds_buf_deinit(&text);
     return status;
+}
+
+ds_status fit_put_lines(const char *path, const char *word, bool with, ds_buf *out, ds_error *err) {
+    char *line = NULL;
+    size_t cap = 0, n = strlen(word);
+    FILE *in;
+    DS_TRY(ds_file_open(path, DS_NOWHERE, &in, err));
+    while (getline(&line, &cap, in) > 0) {
+        const char *comma = strchr(line, ',');
+        bool has = strncmp(line, word, n) == 0 || (comma && strncmp(comma + 1, word, n) == 0);
+        if (has == with) ds_buf_put(out, line);
+    }
+    free(line);
+    fclose(in);
+    return DS_OK;
 }

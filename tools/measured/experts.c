@@ -32,8 +32,26 @@ static ds_status read_layer(const measured_reader *r, layer *l) {
     return measured_int(r, "moe_ep", 1, &l->ep);
 }
 
+/* What the kernels between and around the products move has a curve for each format of scales. */
+static const char *passes_of(const char *format) {
+    static const struct {
+        const char *format, *op;
+    } known[] = {{"tensor", "experts_tensor"},
+                 {"block", "experts_block"},
+                 {"mxfp8", "experts_block"},
+                 {"nvfp4", "experts_nvfp4"},
+                 {"mxfp4", "experts_mxfp4"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(format, known[i].format) == 0) return known[i].op;
+    return "experts";
+}
+
 /* A rank has tokens·topk/ep pairs of a token and an expert, spread evenly over its experts; with
- * fewer pairs than experts the rest of the experts does nothing. */
+ * fewer pairs than experts the rest of the experts does nothing. All kernels of the layer besides
+ * the two products count as one pass: tokens are copied to their experts, in the products' dtype;
+ * the activation reads two results of the first product, and writes one operand of the second;
+ * results are read and added up, and since a rank does not know which tokens others will add to,
+ * the rank reads and writes all tokens of the group. */
 static void add_layer(measured_row *row, ds_dtype dtype, const layer *l) {
     int64_t pairs = TIMES(l->tokens, l->topk) / l->ep, experts = l->experts / l->ep;
     if (pairs < 1) pairs = 1;
@@ -41,19 +59,13 @@ static void add_layer(measured_row *row, ds_dtype dtype, const layer *l) {
     if (experts > pairs) experts = pairs;
     int64_t each = (pairs + experts - 1) / experts, inter = l->inter / l->tp;
     if (inter < 1) inter = 1;
-    int64_t token = 2 * l->hidden, wide = 2 * inter;
-    measured_part_bytes(row, "dispatch", DS_BF16,
-                        (int64_t[]){TIMES(pairs, token), TIMES(pairs, token)},
-                        (int64_t[]){pairs, l->hidden});
+    int64_t narrow = TIMES(pairs, l->hidden + inter, (int64_t)ds_dtype_bits(dtype)) / 8;
+    int64_t read = TIMES(4, pairs, inter + l->hidden) + TIMES(2, l->tokens, l->hidden);
+    int64_t written = TIMES(2, l->tokens, l->hidden) + narrow;
     measured_part_product(row, dtype, (int64_t[]){experts, each, 2 * inter, l->hidden});
-    measured_part_converts(row);
-    measured_part_bytes(row, "silu_mul", DS_BF16,
-                        (int64_t[]){TIMES(2, pairs, wide), TIMES(pairs, wide)},
-                        (int64_t[]){pairs, inter});
     measured_part_product(row, dtype, (int64_t[]){experts, each, l->hidden, inter});
-    measured_part_converts(row);
-    measured_part_bytes(row, "combine", DS_BF16,
-                        (int64_t[]){TIMES(pairs, token), TIMES(pairs / l->topk, token)},
+    row->parts[0].work.grouped = row->parts[1].work.grouped = true;
+    measured_part_bytes(row, passes_of(row->format), dtype, (int64_t[]){read, written},
                         (int64_t[]){pairs, l->hidden});
 }
 
