@@ -83,6 +83,10 @@ bool ds_profiles_means_generic(const char *name);
  * operations and belong to no testbed, or those of a relative, scaled (relatives.c); 0: the kind
  * has none. */
 uint32_t ds_profiles_generic(const ds_profiles *profiles, uint32_t kind);
+/* A new profile of the kind with the fits of the lender's generic profile, as a kind without
+ * published operations borrows them: how wrong are loans of kinds that were measured? 0: the lender
+ * has none of its own, or is the kind. O(fits). */
+uint32_t ds_profiles_lend(ds_profiles *profiles, uint32_t kind, uint32_t lender);
 bool ds_profile_is_generic(const ds_profiles *profiles, uint32_t profile);
 uint32_t ds_profile_kind(const ds_profiles *profiles, uint32_t profile);
 const char *ds_profile_name(const ds_profiles *profiles, uint32_t profile);

@@ -149,6 +149,7 @@ struct ds_profiles {
     DS_VEC(ds_fit) fits;
     DS_VEC(ds_gemm_fit) gemms;
     DS_VEC(ds_attention_fit) attentions;
+    uint32_t n_own_profiles, n_own_gemms, n_own_attentions; /* before loans */
     DS_VEC(ds_coll_row) coll_rows; /* sorted by profile, collective, group, bytes; no duplicates */
     DS_VEC(ds_coll_fit) coll_fits; /* sorted by profile, collective, group */
     DS_VEC(ds_protocol) protocols; /* sorted by profile, collective, link, name */

@@ -16,7 +16,8 @@
 #include <ctype.h>
 
 /* Measured of memory-bound ops (cost_profiles/FITTING.md): predicted by the curves of another
- * device, nine in ten of 879 rows lie from 0.72 to 1.36 times the prediction. Assumed of the rest. */
+ * device, nine in ten of 879 rows lie from 0.72 to 1.36 times the prediction. Of products and
+ * attention the same page has a table of devices left out. Assumed of the rest. */
 #define TRANSFER 1.35
 
 typedef struct loan {
@@ -172,6 +173,9 @@ static uint32_t add_profile(ds_profiles *p, uint32_t kind, uint32_t from) {
  * is lent on within a pass: the order of the kinds plays no part. */
 void ds_cost__borrow(ds_profiles *p) {
     uint32_t n = p->profiles.n;
+    p->n_own_profiles = n;
+    p->n_own_gemms = p->gemms.n;
+    p->n_own_attentions = p->attentions.n;
     for (int has_own = 1; has_own >= 0; has_own--) {
         uint32_t n_gemms = p->gemms.n, n_attentions = p->attentions.n;
         for (uint32_t kind = 0; kind < p->kinds.n; kind++) {
@@ -191,4 +195,31 @@ void ds_cost__borrow(ds_profiles *p) {
             lend_collectives(&l);
         }
     }
+}
+
+/* Of the kind itself the number of processors alone, which its data sheet has. */
+uint32_t ds_profiles_lend(ds_profiles *p, uint32_t kind, uint32_t lender) {
+    uint32_t from = ds_profiles_generic(p, lender), own = ds_profiles_generic(p, kind);
+    if (!from || from >= p->n_own_profiles || kind == lender) return 0; /* a loan is not lent */
+    loan l = {.p = p,
+              .from = from,
+              .to = own,
+              .lender = &p->kinds.at[lender],
+              .kind = &p->kinds.at[kind],
+              .n_gemms = p->n_own_gemms,
+              .n_attentions = p->n_own_attentions};
+    take_stock(&l);
+    int64_t processors = l.processors;
+    l = (loan){.p = p,
+               .from = from,
+               .to = add_profile(p, kind, from),
+               .lender = l.lender,
+               .kind = l.kind,
+               .n_gemms = l.n_gemms,
+               .n_attentions = l.n_attentions,
+               .processors = processors};
+    lend_products(&l);
+    lend_curves(&l);
+    lend_collectives(&l);
+    return l.to;
 }

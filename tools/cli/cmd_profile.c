@@ -20,7 +20,7 @@ typedef struct arguments {
     cli_options common; /* --database and --overwrite */
     const char *action;
     cli_texts rest;
-    const char *out, *topology, *profile, *on, *split;
+    const char *out, *topology, *profile, *as, *on, *split;
     bool write, check, json;
     profile_import_options import;
 } arguments;
@@ -56,6 +56,11 @@ static const cli_option option_rows[] = {
      .group = 1},
     {CLI_TEXT, AT(profile), "profile", 0, "NAME",
      .help = "check: this profile; default: the generic profile of each row's device", .group = 3},
+    {CLI_TEXT, AT(as), "as", 0, "DEVICE",
+     .help =
+         "check: the fits of this device's generic profile, scaled by peaks and bandwidth, as a "
+         "device without measurements borrows them",
+     .group = 3},
     {CLI_TEXT, AT(on), "on", 0, "TOPOLOGY.dir",
      .help = "check: collectives and dispatch on the file's last topology; default: the machine of "
              "the library with the device",
@@ -458,8 +463,10 @@ static int misused(const arguments *args) {
     } else if ((args->write || args->check || args->topology) && a->run != fit) {
         fprintf(stderr, "distsim profile %s: --write, --check and --topology belong to fit",
                 a->name);
-    } else if ((args->profile || args->on) && a->run) {
-        fprintf(stderr, "distsim profile %s: --profile and --on belong to check", a->name);
+    } else if ((args->profile || args->as || args->on) && a->run) {
+        fprintf(stderr, "distsim profile %s: --profile, --as and --on belong to check", a->name);
+    } else if (args->profile && args->as) {
+        fprintf(stderr, "distsim profile check: --profile or --as, not both");
     } else if (args->json && a->run && a->run != calibrate) {
         fprintf(stderr, "distsim profile %s: --json belongs to check and calibrate", a->name);
     } else if (args->split && a->run != calibrate) {
@@ -513,6 +520,7 @@ int cmd_profile(int argc, char **argv) {
         code = profile_check(&(profile_check_options){.tables = args.rest.at,
                                                       .n_tables = args.rest.n,
                                                       .profile = args.profile,
+                                                      .as = args.as,
                                                       .on = args.on,
                                                       .json = args.json},
                              &args.common);

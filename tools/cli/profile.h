@@ -18,6 +18,7 @@ typedef struct profile_check_options {
     const char *const *tables;
     uint32_t n_tables;
     const char *profile; /* NULL: the generic profile of each row's device */
+    const char *as;      /* a device whose fits the others borrow; NULL: each has its own */
     const char *on; /* a topology for collectives and dispatch; NULL: machines of the library */
     bool json;
 } profile_check_options;

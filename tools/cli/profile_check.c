@@ -22,6 +22,8 @@ typedef struct checking {
     ds_profiles *profiles;
     ds_topo *on; /* NULL: machines of the library */
     measured_machines *machines;
+    uint32_t lender;           /* a kind; UINT32_MAX: each kind has its own fits */
+    DS_VEC(uint32_t) borrowed; /* by kind: 1 + the profile with the lender's fits; 0: not made */
     ds_arena arena;
     measured_rows rows;
     DS_VEC(family) families;
@@ -57,11 +59,22 @@ static void count_reason(checking *c, const char *reason) {
     DS_PUSH(&c->arena, &c->counts, 1u);
 }
 
+static uint32_t borrowed_by(checking *c, uint32_t kind) {
+    while (c->borrowed.n <= kind) DS_PUSH(&c->arena, &c->borrowed, 0u);
+    uint32_t *made = &c->borrowed.at[kind];
+    if (!*made) *made = 1 + ds_profiles_lend(c->profiles, kind, c->lender);
+    return *made - 1;
+}
+
 /* The profile that prices a row; 0 with row->refused where there is none. */
-static ds_status profile_of(const checking *c, measured_row *row, uint32_t *profile,
-                            ds_error *err) {
+static ds_status profile_of(checking *c, measured_row *row, uint32_t *profile, ds_error *err) {
     const char *name = c->options->profile;
     *profile = 0;
+    if (c->lender != UINT32_MAX) {
+        *profile = borrowed_by(c, row->kind);
+        if (!*profile) row->refused = "the device of --as has no generic profile, or is the row's";
+        return DS_OK;
+    }
     if (!name || ds_profiles_means_generic(name)) {
         *profile = ds_profiles_generic(c->profiles, row->kind);
         if (!*profile) row->refused = "the device kind has no generic profile";
@@ -197,7 +210,7 @@ static ds_status check_all(checking *c, ds_error *err) {
 }
 
 int profile_check(const profile_check_options *options, cli_options *common) {
-    checking c = {.options = options};
+    checking c = {.options = options, .lender = UINT32_MAX};
     cli_source source;
     ds_error err = {0};
     ds_status status = DS_OK;
@@ -214,6 +227,8 @@ int profile_check(const profile_check_options *options, cli_options *common) {
         }
     }
     status = ds_profiles_load(common->profiles, &c.profiles, &err);
+    if (status == DS_OK && options->as)
+        status = ds_profiles_find_kind(c.profiles, options->as, DS_NOWHERE, &c.lender, &err);
     if (status == DS_OK) c.machines = measured_machines_new(c.profiles);
     if (status == DS_OK) status = check_all(&c, &err);
     measured_machines_free(c.machines);

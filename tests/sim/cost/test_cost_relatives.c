@@ -119,13 +119,25 @@ Test(cost_relatives, products_of_missing_dtypes_are_lent) {
     cr_assert_eq(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, NULL), DS_OK);
     cr_expect_eq(cost.ps, 1000000 + 131072000);
     cr_expect_float_eq(cost.spread.high, 1.2 * 1.35, 1e-9);
+    uint32_t after;
     /* of the same peaks, After takes Own's profile with the loan, which is twice as far from rows */
-    cr_assert_eq(ds_profiles_find_kind(q, "After", DS_NOWHERE, &kind, NULL), DS_OK);
-    query.kind = kind;
-    query.profile = ds_profiles_generic(q, kind);
+    cr_assert_eq(ds_profiles_find_kind(q, "After", DS_NOWHERE, &after, NULL), DS_OK);
+    query.kind = after;
+    query.profile = ds_profiles_generic(q, after);
     cr_assert_eq(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, NULL), DS_OK);
     cr_expect_eq(cost.ps, 1000000 + 131072000);
     cr_expect_float_eq(cost.spread.high, 1.2 * 1.35 * 1.35, 1e-9);
+    /* As if Own had no products: Box-1's of f16, at twice the peak, on Own's two processors. */
+    uint32_t box;
+    query.kind = kind;
+    cr_assert_eq(ds_profiles_find_kind(q, "Box-1", DS_NOWHERE, &box, NULL), DS_OK);
+    work.dtype = DS_F16;
+    query.profile = ds_profiles_lend(q, kind, box);
+    cr_assert_neq(query.profile, 0);
+    cr_assert_eq(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, NULL), DS_OK);
+    cr_expect_eq(cost.ps, 1000000 + 131072000);
+    cr_expect_eq(ds_profiles_lend(q, kind, kind), 0);
+    cr_expect_eq(ds_profiles_lend(q, box, near), 0);
     ds_profiles_free(q);
 }
 
