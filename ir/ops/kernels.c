@@ -77,6 +77,17 @@ int64_t ds_kernel_issue_percent(ds_kernel_stack stack) {
     }
 }
 
+bool ds_kernel_host_waits(ds_kernel_stack stack) {
+    switch (stack) {
+#define WAITS(stack, source)                                                                       \
+    case DS_KERNELS_##stack:                                                                       \
+        return true;
+#include "ir/ops/kernels.def"
+    default:
+        return false;
+    }
+}
+
 static bool has_word(const char *among, const char *word) {
     size_t n = strlen(word);
     for (const char *at = among; (at = strstr(at, word)); at += n)

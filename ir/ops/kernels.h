@@ -38,6 +38,8 @@ const char *ds_kernel_stack_name(ds_kernel_stack stack);
 bool ds_kernel_stack_parse(const char *word, ds_kernel_stack *out);
 /* The host's time for a kernel of the stack, in per cent of a kernel of eager mode. */
 int64_t ds_kernel_issue_percent(ds_kernel_stack stack);
+/* Does the host wait for what other stages send? */
+bool ds_kernel_host_waits(ds_kernel_stack stack);
 /* The whole table of KERNELS. */
 const ds_kernel_line *ds_kernel_lines(uint32_t *n);
 

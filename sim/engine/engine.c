@@ -44,6 +44,7 @@ typedef struct engine {
     uint32_t *flow;    /* per activity: the flow it is in or waits for; DS_NONE: none is left */
     uint32_t n_started;
     int64_t *start_ps, *end_ps;
+    int64_t *pause_ps; /* per pause: its end; -1: not asked for yet */
     uint32_t *order;
     int64_t now_ps;
     uint32_t n_done;
@@ -150,10 +151,26 @@ static void start_varying(engine *e, uint32_t task, int64_t at_ps) {
         push_end(e, task, ds_pace_start(e->pace, task, at_ps));
 }
 
+/* A pause ends with its transfer, if the host is there by then. Whoever asks has waited for the
+ * transfers of the pause and of all before. */
+static int64_t end_of_pause(engine *e, uint32_t pause) {
+    if (pause == DS_NONE) return 0;
+    if (e->pause_ps[pause] >= 0) return e->pause_ps[pause];
+    const ds_pause *p = &e->plan->pauses[pause];
+    int64_t begin = ds_ps_sum(end_of_pause(e, p->before), p->issue_ps), end = e->end_ps[p->task];
+    return e->pause_ps[pause] = begin > end ? begin : end;
+}
+
+static int64_t issue_of(engine *e, uint32_t task) {
+    int64_t ps = e->plan->task_issue_ps[task];
+    if (!e->plan->task_pause) return ps;
+    return ds_ps_sum(end_of_pause(e, e->plan->task_pause[task]), ps);
+}
+
 /* The task heads its idle stream and all its dependences have ended. */
 static void ready(engine *e, uint32_t task) {
     const ds_plan *plan = e->plan;
-    int64_t at = plan->task_issue_ps[task] > e->now_ps ? plan->task_issue_ps[task] : e->now_ps;
+    int64_t issue_ps = issue_of(e, task), at = issue_ps > e->now_ps ? issue_ps : e->now_ps;
     in_time(e, task, at);
     uint32_t activity = plan->task_activity[task];
     if (activity == DS_NONE) {
@@ -310,6 +327,8 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
     e.start_ps = ds_xcalloc(plan->n_tasks, sizeof *e.start_ps);
     e.end_ps = ds_xcalloc(plan->n_tasks, sizeof *e.end_ps);
     e.order = ds_xcalloc(plan->n_tasks, sizeof *e.order);
+    e.pause_ps = ds_xcalloc(plan->n_pauses, sizeof *e.pause_ps);
+    for (uint32_t p = 0; p < plan->n_pauses; p++) e.pause_ps[p] = -1;
     for (uint32_t a = 0; a < plan->n_activities; a++) {
         e.missing[a] = plan->activities[a].n_members;
         e.place[a] = DS_NONE;
@@ -332,6 +351,7 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
     out->start_ps = e.start_ps;
     out->end_ps = e.end_ps;
     out->order = e.order;
+    out->pause_ps = e.pause_ps;
     out->step_ps = ds_ps_sum(e.now_ps, plan->overhead_ps);
     if (status == DS_OK && out->step_ps == DS_NEVER_PS) status = too_long(plan, DS_NONE, err);
     free(e.n_pred);
@@ -348,7 +368,14 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
     return status;
 }
 
+int64_t ds_run_issue_ps(const ds_run *run, const ds_plan *plan, uint32_t task) {
+    uint32_t pause = plan->task_pause ? plan->task_pause[task] : DS_NONE;
+    int64_t after_ps = pause == DS_NONE ? 0 : run->pause_ps[pause];
+    return ds_ps_sum(after_ps, plan->task_issue_ps[task]);
+}
+
 void ds_run_deinit(ds_run *run) {
+    free(run->pause_ps);
     free(run->start_ps);
     free(run->end_ps);
     free(run->order);

@@ -14,8 +14,9 @@
 typedef struct ds_run {
     int64_t *start_ps; /* per task */
     int64_t *end_ps;
-    uint32_t *order; /* the tasks as they ended; those of one transfer stand together */
-    int64_t step_ps; /* the last end, and the plan's overhead_ps */
+    int64_t *pause_ps; /* per pause of a host: its end; -1: not known yet */
+    uint32_t *order;   /* the tasks as they ended; those of one transfer stand together */
+    int64_t step_ps;   /* the last end, and the plan's overhead_ps */
     uint64_t n_events;
 } ds_run;
 
@@ -28,6 +29,8 @@ typedef void (*ds_progress)(void *context, uint32_t done, uint32_t total);
  * O((tasks + dependences) · log streams). */
 ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context, ds_run *out,
                         ds_error *err);
+/* When the host had issued the task. */
+int64_t ds_run_issue_ps(const ds_run *run, const ds_plan *plan, uint32_t task);
 void ds_run_deinit(ds_run *run);
 
 #endif

@@ -248,16 +248,18 @@ static void number_classes(ds_plan *plan, const colours *of, const bool *used, b
         uint32_t c = found ? (uint32_t)*found : classes.n;
         if (!found) {
             ds_map_put(seen, key, c);
-            DS_PUSH(
-                &plan->arena, &classes,
-                ((ds_class){.device = d,
-                            .kind = plan->kind_of[d],
-                            .profile = plan->profile_of[d],
-                            .issue_ps = plan->cuda_graphs ? 0
-                                                          : ds_profile_kernels_issue_ps(
-                                                                plan->profiles, plan->profile_of[d],
-                                                                plan->kernels),
-                            .slow_q32 = ds_profile_slow_q32(plan->profiles, plan->profile_of[d])}));
+            DS_PUSH(&plan->arena, &classes,
+                    ((ds_class){
+                        .device = d,
+                        .kind = plan->kind_of[d],
+                        .profile = plan->profile_of[d],
+                        .issue_ps = plan->cuda_graphs
+                                        ? 0
+                                        : ds_profile_kernels_issue_ps(
+                                              plan->profiles, plan->profile_of[d], plan->kernels),
+                        .host_waits = plan->host_waits &&
+                                      ds_profile_is_generic(plan->profiles, plan->profile_of[d]),
+                        .slow_q32 = ds_profile_slow_q32(plan->profiles, plan->profile_of[d])}));
         }
         plan->class_of[d] = c;
         classes.at[c].n_devices++;

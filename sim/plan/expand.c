@@ -26,7 +26,11 @@ typedef struct expander {
     DS_VEC(half) halves;
     DS_VEC(ds_activity) activities;
     DS_VEC(uint32_t) members;
-    int64_t *issued; /* per class */
+    int64_t *issued;         /* per class, since its pause */
+    uint32_t *pause;         /* per class: the last one; DS_NONE */
+    DS_VEC(uint32_t) past;   /* per stream: the last pause that its tasks wait for; DS_NONE */
+    DS_VEC(ds_pause) pauses; /* of all classes */
+    bool *awaited;           /* per task */
 } expander;
 
 uint32_t ds_record_class_pos(const ds_record *r, uint32_t cls) {
@@ -57,6 +61,7 @@ static uint32_t stream_id(expander *x, uint32_t cls, uint64_t key) {
     }
     uint32_t id = x->streams.n;
     DS_HPUSH(&x->streams, ((ds_stream){.cls = cls, .key = key}));
+    DS_HPUSH(&x->past, DS_NONE);
     ds_map_put(&x->stream_index, hash, id);
     return id;
 }
@@ -79,6 +84,51 @@ static uint32_t stream_of(expander *x, ds_record *r, uint32_t pos) {
 /* Does the instance run beside another microbatch? The first has none to its forward pass. */
 static bool has_partner(const ds_plan *plan, uint32_t inst) {
     return plan->scopes.at[plan->insts.at[inst].scope].microbatch > 0;
+}
+
+/* ---- the host ---- */
+
+static int64_t issued_ps(const expander *x, uint32_t inst, uint32_t cls) {
+    const ds_plan *plan = x->plan;
+    bool first = x->pause[cls] == DS_NONE && plan->n_jobs;
+    int64_t start_ps = first ? plan->jobs[ds_plan_job_of(plan, inst)].start_ps : 0;
+    return ds_ps_narrow((ds_i128)x->issued[cls] * plan->classes[cls].issue_ps + start_ps);
+}
+
+/* The host waits for what the instance reads of another stage, once. */
+static void pause_for_operands(expander *x, uint32_t inst, uint32_t cls) {
+    ds_plan *plan = x->plan;
+    uint32_t first = plan->insts.at[inst].first_operand, n = ds_plan_n_operands(plan, inst);
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_inst *maker = &plan->insts.at[plan->values.at[plan->operands.at[first + i]].inst];
+        const ds_record *r = plan->records.at[maker->record];
+        if (!r->op || (r->op->code != DS_OP_SEND && r->op->code != DS_OP_RECV)) continue;
+        uint32_t pos = ds_record_class_pos(r, cls);
+        if (pos == DS_NONE || x->awaited[maker->first_task + pos]) continue;
+        x->awaited[maker->first_task + pos] = true;
+        DS_HPUSH(&x->pauses, ((ds_pause){.task = maker->first_task + pos,
+                                         .before = x->pause[cls],
+                                         .issue_ps = issued_ps(x, inst, cls)}));
+        x->pause[cls] = x->pauses.n - 1;
+        x->issued[cls] = 0;
+    }
+}
+
+/* Issues the task, after the pauses of its class that no task of its stream has waited for. */
+static void issue(expander *x, uint32_t inst, uint32_t task, uint32_t launches) {
+    ds_plan *plan = x->plan;
+    uint32_t cls = plan->task_class[task], stream = plan->task_stream[task];
+    if (plan->classes[cls].host_waits) pause_for_operands(x, inst, cls);
+    x->issued[cls] += launches;
+    plan->task_issue_ps[task] = issued_ps(x, inst, cls);
+    if (!plan->task_pause) return;
+    plan->task_pause[task] = x->pause[cls];
+    for (uint32_t p = x->pause[cls]; p != x->past.at[stream]; p = x->pauses.at[p].before) {
+        if (plan->task_stream[x->pauses.at[p].task] == stream) continue;
+        DS_HPUSH(&x->edges, ((edge){x->pauses.at[p].task, task}));
+        plan->task_n_pred[task]++;
+    }
+    x->past.at[stream] = x->pause[cls];
 }
 
 static void add_dependences(expander *x, uint32_t inst, uint32_t task, uint32_t cls) {
@@ -128,7 +178,6 @@ static void add_tasks(expander *x, uint32_t inst) {
     ds_record *r = plan->records.at[plan->insts.at[inst].record];
     if (r->kind == DS_REC_INPUT) return;
     uint32_t first = plan->n_tasks;
-    int64_t start_ps = plan->n_jobs ? plan->jobs[ds_plan_job_of(plan, inst)].start_ps : 0;
     plan->insts.at[inst].first_task = first;
     for (uint32_t pos = 0; pos < r->n_classes; pos++) {
         uint32_t task = plan->n_tasks++, cls = r->classes[pos];
@@ -138,9 +187,7 @@ static void add_tasks(expander *x, uint32_t inst) {
         plan->task_activity[task] = DS_NONE;
         const ds_variant *v = &r->variants[r->class_variant[pos]];
         plan->task_ps[task] = v->ps;
-        x->issued[cls] += 1 + v->extra_launches;
-        ds_i128 issued_ps = (ds_i128)x->issued[cls] * plan->classes[cls].issue_ps;
-        plan->task_issue_ps[task] = ds_ps_narrow(issued_ps + start_ps);
+        issue(x, inst, task, (uint32_t)(1 + v->extra_launches));
         x->streams.at[plan->task_stream[task]].n++;
         if (r->kind == DS_REC_HALF) DS_HPUSH(&x->halves, ((half){r->match_key, side_of(r), task}));
     }
@@ -275,7 +322,7 @@ static void pack_edges(expander *x) {
     free(x->edges.at);
 }
 
-static ds_status count_tasks(ds_plan *plan, ds_error *err) {
+static ds_status count_tasks(ds_plan *plan, uint64_t *out, ds_error *err) {
     uint64_t n = 0;
     for (uint32_t i = 0; i < plan->insts.n; i++) {
         const ds_record *r = plan->records.at[plan->insts.at[i].record];
@@ -287,6 +334,7 @@ static ds_status count_tasks(ds_plan *plan, ds_error *err) {
             "the plan has %llu tasks, more than %u: fold equal devices, or simulate "
             "fewer layers",
             (unsigned long long)n, UINT32_MAX / 4);
+    *out = n;
     plan->task_inst = ds_xcalloc(n, sizeof *plan->task_inst);
     plan->task_class = ds_xcalloc(n, sizeof *plan->task_class);
     plan->task_stream = ds_xcalloc(n, sizeof *plan->task_stream);
@@ -294,14 +342,21 @@ static ds_status count_tasks(ds_plan *plan, ds_error *err) {
     plan->task_ps = ds_xcalloc(n, sizeof *plan->task_ps);
     plan->task_issue_ps = ds_xcalloc(n, sizeof *plan->task_issue_ps);
     plan->task_n_pred = ds_xcalloc(n, sizeof *plan->task_n_pred);
+    bool waits = false;
+    for (uint32_t c = 0; c < plan->n_classes; c++) waits |= plan->classes[c].host_waits;
+    if (waits) plan->task_pause = ds_xcalloc(n, sizeof *plan->task_pause);
     return DS_OK;
 }
 
 ds_status ds_plan__expand(ds_builder *b, ds_error *err) {
     ds_plan *plan = b->plan;
-    DS_TRY(count_tasks(plan, err));
+    uint64_t n_tasks = 0;
+    DS_TRY(count_tasks(plan, &n_tasks, err));
     expander x = {.b = b, .plan = plan};
     x.issued = ds_xcalloc(plan->n_classes, sizeof *x.issued);
+    x.pause = ds_xcalloc(plan->n_classes, sizeof *x.pause);
+    for (uint32_t c = 0; c < plan->n_classes; c++) x.pause[c] = DS_NONE;
+    if (plan->task_pause) x.awaited = ds_xcalloc(n_tasks, sizeof *x.awaited);
     for (uint32_t i = 0; i < plan->insts.n; i++) add_tasks(&x, i);
     ds_status status = match_halves(&x, err);
     pack_streams(&x);
@@ -310,7 +365,12 @@ ds_status ds_plan__expand(ds_builder *b, ds_error *err) {
     plan->n_activities = x.activities.n;
     plan->members = x.members.at;
     free(x.halves.at);
+    plan->pauses = x.pauses.at;
+    plan->n_pauses = x.pauses.n;
     free(x.issued);
+    free(x.pause);
+    free(x.past.at);
+    free(x.awaited);
     ds_map_deinit(&x.stream_index);
     return status;
 }

@@ -21,6 +21,10 @@ ds_status ds_plan__find_kernels(ds_builder *b, ds_error *err) {
     b->plan->eager_loss = b->plan->eager_loss && b->plan->stack == DS_KERNELS_COMPILED;
     bool counts = ds_profiles_has(b->profiles, DS_TERM_KERNELS);
     b->plan->kernels = counts ? b->plan->stack : DS_KERNELS_OPS;
+    int64_t chunks = 1;
+    DS_TRY(ds_scenario_int(b->binding, "strategy", "virtual_stages", &chunks, err));
+    b->plan->host_waits = ds_kernel_host_waits(b->plan->stack) && chunks == 1 &&
+                          !b->plan->cuda_graphs && ds_profiles_has(b->profiles, DS_TERM_HOST);
     return DS_OK;
 }
 

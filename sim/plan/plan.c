@@ -251,6 +251,8 @@ void ds_plan_free(ds_plan *plan) {
     free(plan->task_activity);
     free(plan->task_ps);
     free(plan->task_issue_ps);
+    free(plan->task_pause);
+    free(plan->pauses);
     free(plan->task_n_pred);
     free(plan->succ_first);
     free(plan->succ);

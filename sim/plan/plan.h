@@ -223,6 +223,7 @@ typedef struct ds_class {
     uint32_t kind; /* hardware catalogue */
     uint32_t profile;
     int64_t issue_ps;
+    bool host_waits;   /* for what other stages send */
     uint64_t slow_q32; /* 2^32 · how many times as long compute takes beside a transfer */
 } ds_class;
 
@@ -232,6 +233,13 @@ typedef struct ds_stream {
     uint32_t first; /* tasks in issue order: plan->stream_tasks[first … first + n) */
     uint32_t n;
 } ds_stream;
+
+/* The host of a class issues nothing more until a transfer has ended. */
+typedef struct ds_pause {
+    uint32_t task;    /* of the transfer, on the class */
+    uint32_t before;  /* the pause before; DS_NONE */
+    int64_t issue_ps; /* from the end of the pause before to its own begin, as task_issue_ps */
+} ds_pause;
 
 /* One of several programs that share the cluster. */
 typedef struct ds_plan_job {
@@ -280,9 +288,12 @@ typedef struct ds_plan {
     uint32_t *task_stream;
     uint32_t *task_activity; /* DS_NONE: compute */
     int64_t *task_ps;        /* compute duration; 0 for communication */
-    int64_t *task_issue_ps;  /* earliest start: when the host has issued it */
-    uint32_t *task_n_pred;   /* dependences on other streams */
-    uint32_t *succ_first;    /* n_tasks + 1 */
+    int64_t *task_issue_ps;  /* earliest start, after the pause: when the host has issued it */
+    uint32_t *task_pause;    /* the host's last pause before it; DS_NONE; NULL: no host pauses */
+    ds_pause *pauses;
+    uint32_t n_pauses;
+    uint32_t *task_n_pred; /* dependences on other streams */
+    uint32_t *succ_first;  /* n_tasks + 1 */
     uint32_t *succ;
     ds_activity *activities;
     uint32_t n_activities;
@@ -306,6 +317,7 @@ typedef struct ds_plan {
     ds_kernel_stack kernels;      /* what is launched: `stack`, or ops without the term `kernels` */
     const char *attention_kernel; /* a word of ds_cost_query.kernel; NULL: that of the stack */
     bool cuda_graphs;             /* the host issues nothing */
+    bool host_waits;              /* for what other stages send, with generic profiles */
     int64_t samples;              /* per step, for throughput; 0: not stated */
     const char *title;
     bool unfolded;     /* every device is a class of its own */

@@ -39,15 +39,17 @@ static uint32_t step_back(walk *w, const ds_result *r, const ds_waits *waits, ui
     uint32_t last = waits->last[task], from = waits->from[last];
     bool host = waits->why[last] == DS_WAIT_HOST;
     int64_t start = r->run.start_ps[task];
-    int64_t ready = host ? r->plan->task_issue_ps[last] : from == DS_NONE ? 0 : r->run.end_ps[from];
+    int64_t before = from == DS_NONE ? 0 : r->run.end_ps[from];
+    int64_t ready = host ? ds_run_issue_ps(&r->run, r->plan, last) : before;
     ds_wait why = last == task ? (ds_wait)waits->why[task] : DS_WAIT_RENDEZVOUS;
     bool compute = r->plan->task_activity[task] == DS_NONE;
     add(w, (ds_segment){start, r->run.end_ps[task], compute ? DS_TIME_COMPUTE : DS_TIME_COMM, why,
                         task});
     add(w, (ds_segment){ready, start, DS_TIME_IDLE, DS_WAIT_NOTHING, task});
-    int64_t begin = ds_report__begin_ps(r, last);
+    int64_t begin = from == DS_NONE ? ds_report__begin_ps(r, last) : before;
     if (host) add(w, (ds_segment){begin, ready, DS_TIME_HOST, DS_WAIT_NOTHING, last});
-    if (host) add(w, (ds_segment){0, begin, DS_TIME_START, DS_WAIT_NOTHING, last});
+    if (host && from == DS_NONE)
+        add(w, (ds_segment){0, begin, DS_TIME_START, DS_WAIT_NOTHING, last});
     return from;
 }
 

@@ -51,6 +51,16 @@ static uint32_t maker_of(const ds_plan *plan, uint32_t value, uint32_t cls) {
     return pos == DS_NONE ? DS_NONE : maker->first_task + pos;
 }
 
+/* The transfer that ended the last pause in which the host of the task waited; DS_NONE: the host has
+ * never waited. */
+static uint32_t pausing(const finder *f, uint32_t task) {
+    const ds_plan *plan = f->plan;
+    uint32_t pause = plan->task_pause ? plan->task_pause[task] : DS_NONE;
+    while (pause != DS_NONE && f->run->end_ps[plan->pauses[pause].task] < f->run->pause_ps[pause])
+        pause = plan->pauses[pause].before;
+    return pause == DS_NONE ? DS_NONE : plan->pauses[pause].task;
+}
+
 static void own_side(finder *f, uint32_t task) {
     const ds_plan *plan = f->plan;
     uint32_t inst = plan->task_inst[task], first = plan->insts.at[inst].first_operand;
@@ -71,9 +81,10 @@ static void own_side(finder *f, uint32_t task) {
         from = before;
         why = plan->streams[plan->task_stream[task]].key ? DS_WAIT_COMMUNICATOR : DS_WAIT_STREAM;
     }
-    if (plan->task_issue_ps[task] > ready) {
-        ready = plan->task_issue_ps[task];
-        from = DS_NONE;
+    int64_t issue_ps = ds_run_issue_ps(f->run, plan, task);
+    if (issue_ps > ready) {
+        ready = issue_ps;
+        from = pausing(f, task);
         why = DS_WAIT_HOST;
     }
     f->ready_ps[task] = ready;

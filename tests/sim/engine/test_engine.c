@@ -1,4 +1,5 @@
 /* Streams, rendezvous and host issue (sim/engine/README.md, "What counts") with durations given by hand. */
+#include "sim/report/analysis.h"
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>
@@ -138,6 +139,45 @@ Test(engine, the_host_issues_no_task_of_a_graph) {
     cr_assert_eq(c.status, DS_OK);
     cr_expect_eq(c.result->plan->classes[0].issue_ps, 0);
     cr_expect_eq(c.result->run.step_ps, 5 * US);
+    sim_free(&c);
+}
+
+#define PAIR                                                                                       \
+    "dir 1\ntopology @t {\n  device d[2] : \"A100-SXM4-80GB\"\n  link d[0] -- d[1] : 1 GB/s, 1 "   \
+    "us\n}\n"                                                                                      \
+    "func @f(%x: f32[8] on @t.d[0]) {\n  %a = relu(%x) {cost = 1 us}\n"                            \
+    "  %s = send(%a) to @t.d[1] {cost = 7 us}\n  %b = relu(%s) {cost = 1 us}\n"                    \
+    "  %c = relu(%b) {cost = 1 us}\n  return\n}\nscenario { program = @f, profile = generic"
+
+static void run_pair(sim_case *c, const char *scenario) {
+    char text[1024];
+    snprintf(text, sizeof text, "%s%s }\n", PAIR, scenario);
+    sim_run_text(c, text, NULL, false);
+    cr_assert_eq(c->status, DS_OK);
+}
+
+/* Megatron: 19.1 us of a kernel by 2.73. The first host issues the send at 2 kernels; the second
+ * host waits for the 7 us of the transfer, and issues its reader and one kernel more after. */
+Test(engine, the_host_waits_for_another_stage) {
+    const int64_t kernel = 19100000 / 100 * 273;
+    sim_case c;
+    run_pair(&c, ", kernels = fused");
+    cr_expect_eq(c.result->run.step_ps, 4 * kernel + 8 * US);
+    ds_critical_path path;
+    ds_critical_path_find(c.result, &path);
+    cr_expect_eq(path.total_ps[DS_TIME_HOST], 4 * kernel);
+    cr_expect_eq(path.total_ps[DS_TIME_COMM], 7 * US);
+    cr_expect_eq(path.total_ps[DS_TIME_COMPUTE], US);
+    ds_critical_path_deinit(&path);
+    sim_free(&c);
+    run_pair(&c, ", kernels = eager"); /* runs ahead: the third task of the second host, and 1 us */
+    cr_expect_eq(c.result->run.step_ps, 3 * INT64_C(19100000) + US);
+    sim_free(&c);
+    run_pair(&c, ", kernels = fused, cuda_graphs = true");
+    cr_expect_eq(c.result->run.step_ps, 10 * US);
+    sim_free(&c);
+    run_pair(&c, ", kernels = fused, without = host");
+    cr_expect_eq(c.result->run.step_ps, 10 * US);
     sim_free(&c);
 }
 
