@@ -187,8 +187,7 @@ void ds_mem__scratch(const ds_plan *plan, const ds_run *run, ds_mem_framework fr
                      ds_mem_scratches *out) {
     collector c = {.plan = plan, .run = run, .out = out};
     c.fused_updates = framework == DS_MEM_DEEPSPEED || plan->stack == DS_KERNELS_FUSED;
-    bool compiles = plan->stack >= DS_KERNELS_COMPILED && !plan->eager_loss;
-    c.fused_losses = framework == DS_MEM_DEEPSPEED || compiles;
+    c.fused_losses = framework == DS_MEM_DEEPSPEED || plan->loss >= DS_KERNELS_COMPILED;
     c.open = ds_xcalloc(plan->n_classes, sizeof *c.open);
     for (uint32_t i = 0; i < plan->n_classes; i++) c.open[i] = DS_NONE;
     for (uint32_t i = 0; i < plan->insts.n; i++)

@@ -13,12 +13,15 @@ ds_status ds_plan__find_kernels(ds_builder *b, ds_error *err) {
     DS_TRY(ds_scenario_text(b->binding, "", "kernels", &word, err));
     DS_TRY(ds_scenario_bool(b->binding, "", "cuda_graphs", &b->plan->cuda_graphs, err));
     DS_TRY(ds_scenario_text(b->binding, "", "attention_kernel", &b->plan->attention_kernel, err));
-    DS_TRY(ds_scenario_bool(b->binding, "", "eager_loss", &b->plan->eager_loss, err));
     const ds_preset *preset = ds_preset_of(b->binding, "", "kernels");
     if (preset) word = preset->value;
     if (!ds_kernel_stack_parse(word, &b->plan->stack))
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "kernels = %s: no such stack", word);
-    b->plan->eager_loss = b->plan->eager_loss && b->plan->stack == DS_KERNELS_COMPILED;
+    const char *loss = word;
+    DS_TRY(ds_scenario_text(b->binding, "", "loss_kernels", &loss, err));
+    if (!ds_kernel_stack_parse(loss, &b->plan->loss))
+        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "loss_kernels = %s: no such stack",
+                            loss);
     bool counts = ds_profiles_has(b->profiles, DS_TERM_KERNELS);
     b->plan->kernels = counts ? b->plan->stack : DS_KERNELS_OPS;
     int64_t chunks = 1;

@@ -20,7 +20,8 @@
  * wide input (float8/float8_linear.py matmul_with_hp_or_float8_args), so `compiled` keeps it.
  * Scales of quantised blocks (1/32 of a byte an element, 1/16 with 4 bits) are left out.
  *
- * eager keeps more than the ops read (saves_eager.c). `eager_loss`: the loss is not compiled.
+ * eager keeps more than the ops read (saves_eager.c). The loss may have another stack than the model
+ * (`loss_kernels`).
  *
  * An op belongs to the backward pass if a gradient reaches the op. Only the lists of operands
  * change: an op still waits for an operand that memory does not keep, and no longer reads the
@@ -129,6 +130,7 @@ static bool makes_again(const saves *s, uint32_t inst, uint32_t k) {
     uint32_t maker = maker_of(s->plan, operand_of(s->plan, inst, k));
     ds_opcode code = code_of(s->plan, inst);
     if (!s->backward[inst] || s->backward[maker]) return false;
+    if (s->plan->stack < DS_KERNELS_COMPILED) return false;
     if (code == DS_OP_MUL) return is_activation(code_of(s->plan, maker));
     return code == DS_OP_COMBINE_GRAD && k == 1 && s->plan->stack == DS_KERNELS_FUSED;
 }
@@ -153,7 +155,7 @@ static void find_loss(saves *s) {
         ds_vinst *v = &plan->values.at[value];
         if (v->is_output || !s->by[value] || record_of(plan, i)->kind != DS_REC_COMPUTE) continue;
         bool ends = cast && s->backward[i] && s->source[from] != DS_NONE;
-        if (ends && s->plan->stack == DS_KERNELS_FUSED) v->alias = resolve(s, from);
+        if (ends && s->plan->loss == DS_KERNELS_FUSED) v->alias = resolve(s, from);
         bool wide = cast && !s->backward[i] && s->by[value] == BY_LOSS &&
                     bits_of(plan, value) > bits_of(plan, from);
         bool slope = !cast && (grad || s->source[from] != DS_NONE) &&
@@ -227,7 +229,7 @@ static void find_saves(saves *s) {
     ds_plan *plan = s->plan;
     find_readers(s);
     for (uint32_t v = 0; v < plan->values.n; v++) s->source[v] = DS_NONE;
-    if (!s->plan->eager_loss) find_loss(s);
+    if (plan->loss >= DS_KERNELS_COMPILED) find_loss(s);
     for (uint32_t v = 0; v < plan->values.n; v++) {
         ds_vinst *value = &plan->values.at[v];
         bool taken = value->alias != DS_NONE && plan->values.at[value->alias].is_inside;
@@ -237,7 +239,7 @@ static void find_saves(saves *s) {
 }
 
 void ds_plan__saves(ds_plan *plan, bool keeps_products) {
-    if (plan->stack == DS_KERNELS_OPS) return;
+    if (plan->stack == DS_KERNELS_OPS && plan->loss == DS_KERNELS_OPS) return;
     saves s = {.plan = plan,
                .backward = ds_xcalloc(plan->insts.n, sizeof *s.backward),
                .bits = ds_xcalloc(plan->insts.n, sizeof *s.bits),
@@ -245,10 +247,8 @@ void ds_plan__saves(ds_plan *plan, bool keeps_products) {
                .source = ds_xcalloc(plan->values.n, sizeof *s.source),
                .copy = ds_xcalloc(plan->values.n, sizeof *s.copy)};
     find_backward(&s);
-    if (plan->stack == DS_KERNELS_EAGER)
-        ds_plan__saves_eager(plan, s.backward, keeps_products);
-    else
-        find_saves(&s);
+    if (plan->stack == DS_KERNELS_EAGER) ds_plan__saves_eager(plan, s.backward, keeps_products);
+    if (plan->stack >= DS_KERNELS_COMPILED || plan->loss >= DS_KERNELS_COMPILED) find_saves(&s);
     free(s.backward);
     free(s.bits);
     free(s.by);

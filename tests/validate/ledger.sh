@@ -80,6 +80,7 @@ printf '%s\n' "$now"
     function rest() {
         figure(13, "regret within 2 %", -1, 0); figure(14, "worst regret", 1, 0.1)
         figure(15, "in interval", -1, 0); figure(16, "do not fit", 1, 0)
+        figure(18, "ran out", -1, 0); figure(19, "said to fit", 1, 0)
     }
     /^==$/ { fresh = 1; next }
     !/^\| [a-z]/ || $2 == "set" { next }

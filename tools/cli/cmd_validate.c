@@ -140,8 +140,8 @@ static void put_ledger(const val_errors *errors, uint32_t n, ds_buf *out) {
     ds_buf_put(out,
                "| set | split | n | refused | mean | median | p90 | max | bias | Spearman | "
                "constant TFLOP/s | regret within 2 % | worst regret | in interval | do not fit | "
-               "half width |\n"
-               "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+               "half width | ran out | said to fit |\n"
+               "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (uint32_t i = 0; i < n; i++) {
         const val_errors *e = &errors[i];
         ds_buf_printf(out, "| %s | %s | %u | %u | ", e->set, e->split, e->n, e->refused);
@@ -166,9 +166,10 @@ static void put_ledger(const val_errors *errors, uint32_t n, ds_buf *out) {
         else
             ds_buf_put(out, " | - | - | ");
         if (e->covered >= 0)
-            ds_buf_printf(out, "%.0f %% | %u | %.1f %% |\n", e->covered, e->unfit, e->half_width);
+            ds_buf_printf(out, "%.0f %% | %u | %.1f %% | ", e->covered, e->unfit, e->half_width);
         else
-            ds_buf_printf(out, "- | %u | - |\n", e->unfit);
+            ds_buf_printf(out, "- | %u | - | ", e->unfit);
+        ds_buf_printf(out, "%u | %u |\n", e->ran_out, e->let_run);
     }
 }
 
@@ -206,7 +207,8 @@ static void put_profiles(const predictions *all, ds_buf *out) {
     predictions of = {0};
     for (uint32_t i = 0; i < all->n; i++) {
         const val_testbed *testbed = val_testbed_of(&all->at[i].row);
-        if (!testbed || !testbed->profile || all->at[i].refused) continue;
+        bool timed = !all->at[i].refused && !all->at[i].ran_out;
+        if (!testbed || !testbed->profile || !timed) continue;
         val_prediction p = all->at[i];
         snprintf(p.set, sizeof p.set, "%s", testbed->profile);
         DS_HPUSH(&of, p);
@@ -264,6 +266,8 @@ static void put_json(const val_errors *errors, uint32_t n, ds_buf *out) {
         json_number(&json, "interval_coverage", e->covered, e->covered >= 0);
         json_number(&json, "interval_half_width", e->half_width, e->half_width >= 0);
         ds_json_key_int(&json, "unfit", e->unfit);
+        ds_json_key_int(&json, "ran_out", e->ran_out);
+        ds_json_key_int(&json, "let_run", e->let_run);
         ds_json_end_object(&json);
     }
     ds_json_end_array(&json);
@@ -289,13 +293,16 @@ static void put_refusals(const predictions *all, ds_buf *out) {
 }
 
 /* Rows that ran, and would not by the memory that is predicted for them: what the source does not
- * say of recomputation and offloading is taken as none. */
+ * say of recomputation and offloading is taken as none. Rows that ran out, and would run. */
 static void put_unfit(const val_errors *errors, uint32_t n, ds_buf *out) {
     for (uint32_t i = 0; i < n; i++) {
         const val_errors *e = &errors[i];
         if (e->unfit)
             ds_buf_printf(out, "do not fit in memory, though they ran: %s, %s: %u of %u rows\n",
                           e->set, e->split, e->unfit, e->n);
+        if (e->ran_out)
+            ds_buf_printf(out, "ran out of memory: %s, %s: %u rows, said to fit: %u\n", e->set,
+                          e->split, e->ran_out, e->let_run);
     }
 }
 
@@ -335,10 +342,12 @@ static void put_rows(const predictions *all, ds_buf *out) {
         for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
             snprintf(number[6 + k], sizeof number[0], "%lld", (long long)counts[k]);
         cells[18] = r->recompute;
-        snprintf(number[19], sizeof number[0], "%.9g", r->seconds);
+        if (!p->ran_out) snprintf(number[19], sizeof number[0], "%.9g", r->seconds);
         if (!p->refused) {
-            snprintf(number[20], sizeof number[0], "%.9g", p->seconds);
-            snprintf(number[21], sizeof number[0], "%.3f", val_error(p));
+            if (!p->ran_out) {
+                snprintf(number[20], sizeof number[0], "%.9g", p->seconds);
+                snprintf(number[21], sizeof number[0], "%.3f", val_error(p));
+            }
             snprintf(number[22], sizeof number[0], "%.2f", p->peak_gib);
             cells[23] = val_is_unfit(p) ? "no" : "yes";
         }

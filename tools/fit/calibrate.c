@@ -165,7 +165,8 @@ static bool same_model(const val_row *a, const val_row *b) {
 /* ---- prediction ---- */
 
 static ds_status predict(fitting *f, val_prediction *rows, ds_error *err) {
-    val_job job = {.profiles = f->profiles, .load = f->load, .n_workers = f->n_workers};
+    val_job job = {
+        .profiles = f->profiles, .load = f->load, .n_workers = f->n_workers, .times_only = true};
     return val_predict(&job, rows, f->n, err);
 }
 
@@ -344,7 +345,8 @@ static ds_status predict_unseen(fitting *f, tangent *t, const val_row *model, do
     memcpy(c, t->c0, t->n * sizeof *c);
     DS_TRY(ds_fit_steps_run(&how, tangent_residuals, t, c, &loss, err));
     DS_TRY(set_constants(f, c, err));
-    val_job job = {.profiles = f->profiles, .load = f->load, .n_workers = f->n_workers};
+    val_job job = {
+        .profiles = f->profiles, .load = f->load, .n_workers = f->n_workers, .times_only = true};
     for (uint32_t i = 0; i < *n; i++) unseen[i].seconds = 0;
     return val_predict(&job, unseen, *n, err);
 }

@@ -97,7 +97,7 @@ static double constant_rate(const val_prediction *rows, uint32_t n, const char *
         uint32_t m = 0;
         for (uint32_t i = 0; i < n; i++) {
             const val_prediction *p = &rows[i];
-            if (p->refused || strcmp(p->set, set) != 0) continue;
+            if (p->refused || p->ran_out || strcmp(p->set, set) != 0) continue;
             if (!any && strcmp(p->row.split, "calib") != 0) continue;
             double r = rate_of(p);
             if (r > 0) rates[m++] = r;
@@ -169,6 +169,11 @@ static val_errors errors_of(const val_prediction *rows, uint32_t n, const val_pr
         if (strcmp(rows[i].set, like->set) || strcmp(rows[i].row.split, like->row.split)) continue;
         if (rows[i].refused) {
             e.refused++;
+            continue;
+        }
+        if (rows[i].ran_out) {
+            e.ran_out++;
+            e.let_run += !val_is_unfit(&rows[i]);
             continue;
         }
         e.unfit += val_is_unfit(&rows[i]);

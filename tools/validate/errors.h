@@ -10,6 +10,8 @@ typedef struct val_errors {
     const char *set, *split; /* the rows' */
     uint32_t n, refused;
     uint32_t unfit; /* predicted to need more memory than their devices have, where they ran */
+    uint32_t ran_out, let_run; /* runs that ended out of memory, and those predicted to fit; no part
+                                  of n */
     double mape, median, p90, max; /* of the absolute errors */
     double bias;                   /* mean error */
     double spearman;               /* rank correlation of predicted and measured seconds */

@@ -237,21 +237,38 @@ static ds_status time_layers(const val_job *job, ds_plan_ground *ground, const v
     return DS_OK;
 }
 
-/* What the row's published recipe keeps in memory. Layers are alike, so with the activations of some
- * at hosts the peak lies between those of none and of all. */
-static ds_status keep_recipe(const val_job *job, ds_plan_ground *ground, const val_row *row,
-                             const val_testbed *testbed, timing *out, ds_error *err) {
-    timing here, there;
-    double share = val_recipe_offloaded(row);
-    DS_TRY(time_scenario(job, ground, row, testbed, VAL_FITS, &here, err));
-    if (share > 0) {
-        DS_TRY(time_scenario(job, ground, row, testbed, VAL_AT_HOST, &there, err));
-        here.peak_bytes -= (int64_t)(share * (double)(here.peak_bytes - there.peak_bytes));
-        here.fits = here.peak_bytes <= here.capacity_bytes || !here.capacity_bytes;
+/* What the allocator reserves, and the process has beside: a share of the layers is between what the
+ * first and the second scenario need, since layers are alike. */
+static ds_status reserve(const val_job *job, ds_plan_ground *ground, const val_row *const rows[2],
+                         const val_testbed *testbed, const val_purpose purposes[2], double share,
+                         val_prediction *p, ds_error *err) {
+    timing t[2] = {0};
+    for (int i = 0; i < (share > 0 ? 2 : 1); i++) {
+        ds_buf text = {0};
+        val_scenario(rows[i], testbed, purposes[i], val_memory_microbatches(rows[i]), &text);
+        ds_status status = time_text(job, ground, &text, &t[i], err);
+        ds_buf_deinit(&text);
+        if (status != DS_OK) return status;
     }
-    take_times(out, &here);
-    *out = here;
+    double between = share * (double)(t[0].peak_bytes - t[1].peak_bytes);
+    p->peak_gib = ((double)t[0].peak_bytes - (share > 0 ? between : 0)) / GIB;
+    p->capacity_gib = (double)t[0].capacity_bytes / GIB;
     return DS_OK;
+}
+
+/* Memory of a row whose layout is decided: of layers that run again, or of a recipe's layers at
+ * hosts. */
+static ds_status keep_reserved(const val_job *job, ds_plan_ground *ground,
+                               const val_testbed *testbed, val_prediction *p, ds_error *err) {
+    val_row kept = p->row, again = p->row;
+    const val_row *const alike[] = {&p->row, &p->row}, *const every[] = {&kept, &again};
+    static const val_purpose hosts[] = {VAL_FITS, VAL_AT_HOST}, plain[] = {VAL_MEMORY, VAL_MEMORY};
+    kept.recompute = "none";
+    again.recompute = "full";
+    if (testbed->recipes)
+        return reserve(job, ground, alike, testbed, hosts, val_recipe_offloaded(&p->row), p, err);
+    double share = p->row.every ? 1 / (double)p->row.every : 0;
+    return reserve(job, ground, share > 0 ? every : alike, testbed, plain, share, p, err);
 }
 
 static ds_status time_row(const val_job *job, ds_plan_ground *ground, const val_row *row,
@@ -266,7 +283,6 @@ static ds_status time_row(const val_job *job, ds_plan_ground *ground, const val_
         take_times(&t, &sharded);
         t = sharded;
     }
-    if (testbed->recipes) DS_TRY(keep_recipe(job, ground, row, testbed, &t, err));
     double seconds = seconds_of(t.step_ps);
     p->fits_last = t.fits;
     bool first = !(p->seconds > 0), other_fits = !first && p->peak_gib <= p->capacity_gib;
@@ -375,6 +391,54 @@ static ds_status time_mlp(const val_job *job, ds_plan_ground *ground, val_predic
     return status;
 }
 
+static bool is_unfit(const val_prediction *p) {
+    return p->capacity_gib > 0 && p->peak_gib > p->capacity_gib;
+}
+
+/* Microbatches that the source does not say were as small as memory asked for. */
+static ds_status keep_open_reserved(const val_job *job, ds_plan_ground *ground,
+                                    const val_testbed *testbed, val_prediction *p, ds_error *err) {
+    val_prediction smaller = *p;
+    DS_TRY(keep_reserved(job, ground, testbed, &smaller, err));
+    while (is_unfit(&smaller) && smaller.row.mbs > 1) {
+        smaller.row.mbs /= 2;
+        DS_TRY(keep_reserved(job, ground, testbed, &smaller, err));
+    }
+    p->peak_gib = smaller.peak_gib;
+    p->capacity_gib = smaller.capacity_gib;
+    return DS_OK;
+}
+
+/* A run that ended out of memory: no time was measured, and none is predicted. */
+static ds_status reserve_row(const val_job *job, ds_plan_ground *ground, val_row *row,
+                             const val_testbed *testbed, val_prediction *p, ds_error *err) {
+    DS_TRY(val_row_complete(row, err));
+    DS_TRY(val_check_model(row, testbed, err));
+    p->row = *row;
+    p->mbs = row->mbs;
+    p->vpp = row->vpp;
+    return keep_reserved(job, ground, testbed, p, err);
+}
+
+static ds_status predict_row(const val_job *job, ds_plan_ground *ground, val_row row,
+                             const val_testbed *testbed, val_prediction *p, ds_error *err) {
+    bool sized = row.layers && row.hidden && row.heads && row.gbs && row.gpus_per_node;
+    bool is_open = !row.mbs;
+    if (p->ran_out) return reserve_row(job, ground, &row, testbed, p, err);
+    if (testbed->plans && sized && !row.dp && !row.tp && !row.pp && !row.mbs) {
+        DS_TRY(time_open_layout(job, ground, &row, testbed, p, err));
+    } else if (testbed->tunes && !row.mbs && row.gbs && row.dp) {
+        DS_TRY(time_open_row(job, ground, &row, testbed, p, err));
+    } else {
+        DS_TRY(val_row_complete(&row, err));
+        DS_TRY(val_check_model(&row, testbed, err));
+        DS_TRY(time_row(job, ground, &row, testbed, p, err));
+    }
+    if (job->times_only) return DS_OK;
+    return is_open ? keep_open_reserved(job, ground, testbed, p, err)
+                   : keep_reserved(job, ground, testbed, p, err);
+}
+
 static ds_status predict(const val_job *job, ds_plan_ground *ground, val_prediction *p,
                          ds_error *err) {
     val_row row = p->row;
@@ -382,20 +446,15 @@ static ds_status predict(const val_job *job, ds_plan_ground *ground, val_predict
     if (strcmp(row.split, "exclude") == 0)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "the table excludes it");
     DS_TRY(val_row_check_cells(&row, err));
-    if (!(row.seconds > 0)) return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "no measured time");
+    p->ran_out = !job->times_only && !(row.seconds > 0) && strncasecmp(row.memory, "OOM", 3) == 0;
+    if (!(row.seconds > 0) && !p->ran_out)
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "no measured time");
     if (val_row_is_mlp(&row)) return time_mlp(job, ground, p, err);
     DS_TRY(val_testbed_for(&row, job->zero_shot, &testbed, err));
     testbed.without = job->without;
     DS_TRY(check_dense(&row, &testbed, err));
     val_testbed_complete(&testbed, &row);
-    bool sized = row.layers && row.hidden && row.heads && row.gbs && row.gpus_per_node;
-    if (testbed.plans && sized && !row.dp && !row.tp && !row.pp && !row.mbs)
-        return time_open_layout(job, ground, &row, &testbed, p, err);
-    if (testbed.tunes && !row.mbs && row.gbs && row.dp)
-        return time_open_row(job, ground, &row, &testbed, p, err);
-    DS_TRY(val_row_complete(&row, err));
-    DS_TRY(val_check_model(&row, &testbed, err));
-    return time_row(job, ground, &row, &testbed, p, err);
+    return predict_row(job, ground, row, &testbed, p, err);
 }
 
 /* ---- all rows ---- */

@@ -16,17 +16,21 @@ typedef struct val_prediction {
     /* Of it, on the device that ends last: computing, and in transfers that no compute hides; the
      * rest is idle, waiting for other stages or for the host. */
     double compute_s, exposed_s;
-    double low, high;              /* nine in ten measurements lie between; 0: nobody knows */
-    double peak_gib, capacity_gib; /* of the fullest device; capacity 0: not known */
-    bool fits_last;                /* the last scenario that was simulated for it */
-    int64_t mbs, vpp;              /* used: the row's, or the best, where it does not say */
+    double low, high; /* nine in ten measurements lie between; 0: nobody knows */
+    /* Of the fullest device: what the allocator reserves, the process's own memory and the driver's
+     * share; capacity 0: not known. */
+    double peak_gib, capacity_gib;
+    bool ran_out;     /* the run ended out of memory: `seconds` stays 0 */
+    bool fits_last;   /* the last scenario that was simulated for it */
+    int64_t mbs, vpp; /* used: the row's, or the best, where it does not say */
 } val_prediction;
 
 typedef struct val_job {
     const ds_profiles *profiles;
     ds_load_options load;
     uint32_t n_workers;
-    bool zero_shot; /* no calibrated profile counts: the generic profile of each device does */
+    bool times_only; /* no memory is predicted, and runs that ended out of memory are refused */
+    bool zero_shot;  /* no calibrated profile counts: the generic profile of each device does */
     const char
         *without; /* terms of the cost model that do not count, "tiles, launch"; NULL: none */
 } val_job;

@@ -247,14 +247,16 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
                  purpose == VAL_AT_HOST, out);
     ds_buf_printf(out, "scenario {\n  model = @%s.%s\n  on = @cluster\n", model_file(r, t),
                   model_entry(r, t));
-    if (purpose == VAL_MEMORY) ds_buf_put(out, "  memory = allocator\n  masks = kept\n");
+    if (purpose != VAL_TIME) ds_buf_put(out, "  memory = allocator\n  masks = kept\n");
     if (purpose == VAL_MEMORY && strstr(r->schedule, "DeepSpeed"))
         ds_buf_put(out, "  framework = deepspeed\n");
     else if (t->framework)
         ds_buf_printf(out, "  framework = %s\n", t->framework);
+    else if (t->fsdp && purpose != VAL_TIME)
+        ds_buf_put(out, "  framework = fsdp\n");
     const char *kernels = purpose >= VAL_FITS ? "fused" : t->kernels;
     if (kernels) ds_buf_printf(out, "  kernels = %s\n", kernels);
-    if (t->eager_loss) ds_buf_put(out, "  eager_loss = true\n");
+    if (t->loss_kernels) ds_buf_printf(out, "  loss_kernels = %s\n", t->loss_kernels);
     if (purpose == VAL_TIME && t->profile && strcmp(t->profile, VAL_GENERIC) == 0)
         ds_buf_printf(
             out, "  profile = generic\n%s%s%s", t->attention_kernel ? "  attention_kernel = " : "",

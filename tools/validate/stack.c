@@ -242,7 +242,7 @@ ds_status val_stack_testbed(const val_row *row, val_testbed *out, ds_error *err)
         out->tp_overlap = out->narrow_tp_overlap = "ring";
     if (is_compiled(row, out)) out->kernels = "compiled";
     if (out->kernels && mentions(row->notes, "eager")) out->kernels = "eager";
-    out->eager_loss = has_eager_loss(row, out);
+    if (has_eager_loss(row, out)) out->loss_kernels = "eager";
     return DS_OK;
 }
 

@@ -9,10 +9,12 @@
 /* A DGX A100 of Selene and Megatron-LM's padded vocabulary. */
 #define SELENE_OF(name)                                                                            \
     .gpu = "A100", .profile = name, .nvlink_gb_per_s = 300, .nic_mb_per_s = 25000, .vocab = 51200
-/* llm-foundry's benchmarks, whatever the machine. */
+/* llm-foundry's benchmarks, whatever the machine. The loss is flash-attn's CrossEntropyLoss, in 16
+ * bits (llmfoundry/models/mpt/modeling_mpt.py: loss_fn is fused_crossentropy by default). */
 #define MPT                                                                                        \
     .source = "mpt", .set = "mpt_fsdp", .model = VAL_GPT_FLASH, .vocab = 50368, .zero = 4,         \
-    .fsdp = true, .precision = "bf16", .kernels = "eager", .attention_kernel = "fa1"
+    .fsdp = true, .precision = "bf16", .kernels = "eager", .loss_kernels = "compiled",             \
+    .attention_kernel = "fa1"
 #define SELENE SELENE_OF("A100-Selene-Megatron")
 
 static const val_testbed testbeds[] = {

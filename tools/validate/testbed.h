@@ -37,9 +37,9 @@ typedef struct val_testbed {
     int64_t layers, hidden, vocab, heads, seq;
     int64_t zero; /* stage + 1 */
     const char *recompute, *precision;
-    const char *framework; /* the scenario's word; NULL: none, all settings are stated here */
-    const char *kernels;   /* the scenario's word; NULL: the framework's */
-    bool eager_loss;       /* the same key: a compiler leaves the loss to eager mode */
+    const char *framework;    /* the scenario's word; NULL: none, all settings are stated here */
+    const char *kernels;      /* the scenario's word; NULL: the framework's */
+    const char *loss_kernels; /* the scenario's word; NULL: as kernels */
     const char *attention_kernel; /* with a generic profile; NULL: the stack's */
     const char *grad_dtype;       /* in which gradients are summed; NULL: the framework's */
     bool narrow;                  /* the profile has products of 8 bits */

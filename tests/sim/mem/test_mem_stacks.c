@@ -118,6 +118,7 @@ static int64_t loss_bytes(const char *stack) {
 Test(mem_stacks, the_loss_holds_no_wide_logits) {
     cr_expect_geq(loss_bytes("ops"), 3);
     cr_expect_eq(loss_bytes("compiled"), 2);
-    cr_expect_geq(loss_bytes("compiled, eager_loss = true"), 3);
+    cr_expect_geq(loss_bytes("compiled, loss_kernels = eager"), 3);
+    cr_expect_eq(loss_bytes("eager, loss_kernels = compiled"), 2);
     cr_expect_eq(loss_bytes("fused"), 1);
 }
