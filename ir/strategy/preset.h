@@ -11,6 +11,7 @@ typedef enum ds_preset_when {
     DS_PRESET_BF16,      /* dtype = bf16 */
     DS_PRESET_REPLICAS,  /* zero = 0 or 1, and replicas */
     DS_PRESET_PARTITION, /* zero = 1 or 2, and dp > 1 */
+    DS_PRESET_SHARDS,    /* zero = 3 and dp > 1 */
     DS_PRESET_SEQUENCE,  /* zero > 0 and cp > 1 */
     DS_PRESET_PIPELINE   /* pp > 1 and tp > 1, stages of one width */
 } ds_preset_when;

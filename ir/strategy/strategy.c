@@ -342,11 +342,6 @@ static ds_status check_degrees(const ds_binding *binding, const ds_strategy *s, 
     if (s->zero < 0 || s->zero > 3)
         return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "zero"),
                             "zero = %lld; it is one of 0, 1, 2, 3", (long long)s->zero);
-    if (s->zero_uneven && s->zero > 2)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, loc_of(binding, "zero_uneven"),
-                            "zero_uneven shares out states and gradients, with zero = 1 or 2; "
-                            "zero = %lld shares out weights too, which must divide",
-                            (long long)s->zero);
     if (s->prefetch > DS_MAX_PREFETCH)
         return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "prefetch"),
                             "prefetch = %lld; at most %d layers can be gathered ahead",

@@ -152,6 +152,21 @@ static bool split_equally(const ds_sharder *s, const ds_type *type, const uint8_
     return false;
 }
 
+/* Unequal parts cannot be split further: one axis, on a dim without axes. Of FSDP (zero = 3) the
+ * longest dim, whose parts differ least; else the first. */
+static void split_unequally(const ds_sharder *s, const ds_type *type, uint8_t axis,
+                            ds_layout *out) {
+    int64_t parts = ds_shard__axis_size(s, out->mesh, axis), longest = parts;
+    uint32_t best = out->rank;
+    for (uint32_t d = 0; d < out->rank; d++) {
+        int64_t size = ds_shard__size(s, type->dims[d].size);
+        if (out->n[d] || size <= longest) continue;
+        best = d;
+        longest = s->step->strategy.zero == 3 ? size : INT64_MAX;
+    }
+    if (best < out->rank) out->axis[best][out->n[best]++] = axis;
+}
+
 static bool is_of(const ds_logical_axis *of, uint8_t axis) {
     for (uint32_t i = 0; i < of->n; i++)
         if (of->axis[i] == axis) return true;
@@ -171,13 +186,7 @@ ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const 
     }
     if (split_equally(s, type, axes, n, &out)) return out;
     if (of_dp < n && split_equally(s, type, axes, of_dp, &out)) return out;
-    /* Unequal parts cannot be split further: allow only one axis, on a dim without axes. */
-    for (uint32_t d = 0; d < home->rank && of_dp == 1 && s->step->strategy.zero_uneven; d++) {
-        int64_t parts = ds_shard__axis_size(s, home->mesh, axes[0]);
-        if (home->n[d] || ds_shard__size(s, type->dims[d].size) <= parts) continue;
-        out.axis[d][out.n[d]++] = axes[0];
-        break;
-    }
+    if (of_dp == 1 && s->step->strategy.zero_uneven) split_unequally(s, type, axes[0], &out);
     return out;
 }
 

@@ -51,7 +51,11 @@ Test(preset, what_each_framework_sets) {
     expect(
         "megatron_deepspeed", "", "dp = 2, zero = 1",
         "clip_norm = 1.0, late_reduce = true, zero_uneven = true, masks = kept, kernels = fused");
-    expect("fsdp", "", "dp = 4",
+    expect(
+        "fsdp", "", "dp = 4",
+        "zero = 3, prefetch = 1, zero_uneven = true, bucket_size = 1 TB, masks = kept, kernels = "
+        "eager");
+    expect("fsdp", "", "dp = 1",
            "zero = 3, prefetch = 1, bucket_size = 1 TB, masks = kept, kernels = eager");
 }
 

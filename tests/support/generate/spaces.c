@@ -115,7 +115,7 @@ static void put_nodes(ds_rng *rng, int n, ds_buf *out) {
 static void put_wide_sweep(ds_rng *rng, bool gpt, ds_buf *out) {
     const char *all[] = {
         "zero in [0, 1, 2, 3]",
-        "zero_uneven in [false, true], zero in [1, 2]",
+        "zero_uneven in [false, true], zero in [1, 2, 3]",
         gpt ? "recompute in [none, selective, full]" : "recompute in [none, full, \"every:2\"]",
         "schedule in [\"1f1b\", gpipe, \"eager-1f1b\", \"zb-h1\", \"zb-h2\", \"zb-v\", \"v-half\", "
         "\"v-min\"]\n  where pp > 1 or schedule == \"1f1b\"",
