@@ -45,9 +45,11 @@ CREATE TABLE device_peak (
 CREATE TABLE device_memory (
     device INTEGER NOT NULL REFERENCES device (id),
     -- driver: never given to programs; context: a process and its kernels;
+    -- modules: beside the context, of a process that loads all kernels at its start;
     -- pair, group: each communicator of two, of more devices;
     -- blas, blaslt: workspace of the matrix library, and of its products with a bias, a stream
-    what   TEXT NOT NULL CHECK (what IN ('driver', 'context', 'pair', 'group', 'blas', 'blaslt')),
+    what   TEXT NOT NULL
+           CHECK (what IN ('driver', 'context', 'modules', 'pair', 'group', 'blas', 'blaslt')),
     bytes  INTEGER NOT NULL CHECK (bytes >= 0),
     basis  TEXT NOT NULL CHECK (basis <> ''), -- "measured: how", "stated: where", or "assumed: why"
     source INTEGER NOT NULL REFERENCES source (id),

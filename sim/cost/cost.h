@@ -30,6 +30,7 @@ uint64_t ds_profiles_hash(const ds_profiles *profiles);
 typedef struct ds_reserved_memory {
     int64_t driver_bytes;  /* of the nominal size, what the driver never gives out */
     int64_t context_bytes; /* a process: its context and the kernels that it loads */
+    int64_t modules_bytes; /* beside the context, where a process loads all kernels at its start */
     int64_t pair_bytes;    /* each communicator of two devices */
     int64_t group_bytes;   /* each communicator of more */
     int64_t blas_bytes;    /* workspace of the matrix library, a handle and stream */

@@ -198,9 +198,10 @@ static ds_status take_memory(loader *l, sqlite3_stmt *row) {
     const struct {
         const char *what;
         int64_t *bytes;
-    } places[] = {{"driver", &m->driver_bytes}, {"context", &m->context_bytes},
-                  {"pair", &m->pair_bytes},     {"group", &m->group_bytes},
-                  {"blas", &m->blas_bytes},     {"blaslt", &m->blaslt_bytes}};
+    } places[] = {{"driver", &m->driver_bytes},  {"context", &m->context_bytes},
+                  {"pair", &m->pair_bytes},      {"group", &m->group_bytes},
+                  {"blas", &m->blas_bytes},      {"blaslt", &m->blaslt_bytes},
+                  {"modules", &m->modules_bytes}};
     const char *what = text_at(l, row, 1);
     int64_t bytes = sqlite3_column_int64(row, 2);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)

@@ -14,7 +14,8 @@
  * 500,000,000 elements, deepspeed/runtime/zero/constants.py); of gradients that nobody reduces
  * there is none. w: with BF16_Optimizer the weights' own narrow gradients stay until the next
  * backward pass, beside the f32 sums (deepspeed/runtime/bf16_optimizer.py, update_hp_grads), which
- * are flat already. Version 0.5.10 and later; the code read is that of 2022. */
+ * are flat already. Beside them the process has all kernels of PyTorch in memory, as CUDA before
+ * 11.7 loaded kernels (`modules` of the catalogue). Version 0.5.10 and later; the code read is that of 2022. */
 #include "sim/mem/mem.h"
 
 #include <stdlib.h>
@@ -97,7 +98,11 @@ void ds_mem_framework_bytes(const ds_plan *plan, ds_mem_framework framework, int
         if (desc && desc->flags & DS_OPF_OPTIMIZER) add_update(plan, i, bytes, of);
     }
     add_narrow_weights(plan, of, bytes);
-    for (uint32_t c = 0; c < plan->n_classes; c++)
+    for (uint32_t c = 0; c < plan->n_classes; c++) {
+        const ds_profiles *profiles = plan->profiles;
+        int64_t modules = ds_profiles_kind(profiles, plan->classes[c].kind)->reserved.modules_bytes;
         bytes[c] = ds_bytes_sum(bytes[c], DEEPSPEED_BUCKET * of[c].grad_bytes);
+        bytes[c] = ds_bytes_sum(bytes[c], modules);
+    }
     free(of);
 }

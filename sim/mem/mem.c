@@ -338,6 +338,7 @@ const char *ds_mem_part_text(uint32_t value) {
         return " (copy)";
     case DS_MEM_SCRATCH:
     case DS_MEM_SECOND:
+    case DS_MEM_THIRD:
         return " (scratch)";
     case DS_MEM_LIBRARY:
         return " (cuBLAS)";

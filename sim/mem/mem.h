@@ -75,6 +75,7 @@ typedef struct ds_mem_event {
 #define DS_MEM_LIBRARY 0xc0000000u /* workspace of the library that the op calls */
 #define DS_MEM_COPY    0x20000000u /* its narrow copy (ds_plan_copy) */
 #define DS_MEM_SECOND  0x60000000u /* scratch that is a tensor beside the first */
+#define DS_MEM_THIRD   0xe0000000u /* the same, beside both */
 static inline uint32_t ds_mem_value(uint32_t value) {
     return value & ~(DS_MEM_LIBRARY | DS_MEM_COPY);
 }

@@ -90,6 +90,18 @@ static bool is_loss(ds_opcode code) {
     return code == DS_OP_CROSS_ENTROPY || code == DS_OP_CROSS_ENTROPY_GRAD;
 }
 
+/* Tensors of the logits' size: two (ir/ops/scratch.c). Where each device has a part of the rows,
+ * which is no scratch there, PyTorch's eager loss has three: zeros, the exponentials and their sum
+ * (torch/distributed/tensor/parallel/loss.py, _nll_loss_and_log_softmax_backward). */
+static void add_loss_gradient(collector *c, uint32_t cls, uint32_t value, const ds_variant *v,
+                              bool none, span during) {
+    static const uint32_t parts[] = {DS_MEM_SCRATCH, DS_MEM_SECOND, DS_MEM_THIRD};
+    bool in_parts = !v->scratch_bytes && c->plan->loss == DS_KERNELS_EAGER;
+    int64_t each = in_parts ? v->out_bytes[0] : v->scratch_bytes / 2;
+    for (int i = 0; i < (in_parts ? 3 : 2) && !none; i++)
+        add_scratch(c, cls, value | parts[i], each, during);
+}
+
 static void add_op(collector *c, uint32_t inst) {
     const ds_inst *at = &c->plan->insts.at[inst];
     const ds_record *r = record_of(c->plan, inst);
@@ -103,9 +115,8 @@ static void add_op(collector *c, uint32_t inst) {
         span during = {c->run->start_ps[task], c->run->end_ps[task]};
         if (flags & DS_OPF_OPTIMIZER) {
             add_update(c, cls, value, bytes, during);
-        } else if (r->op->code == DS_OP_CROSS_ENTROPY_GRAD) { /* two tensors (ir/ops/scratch.c) */
-            add_scratch(c, cls, value, bytes / 2, during);
-            add_scratch(c, cls, at->first_value | DS_MEM_SECOND, bytes - bytes / 2, during);
+        } else if (r->op->code == DS_OP_CROSS_ENTROPY_GRAD) {
+            add_loss_gradient(c, cls, at->first_value, v, none, during);
         } else {
             add_scratch(c, cls, value, bytes, during);
         }

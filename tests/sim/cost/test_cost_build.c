@@ -225,5 +225,6 @@ Test(cost_build, refuses_memory_for_nothing_known) {
     cost_tree_put(&tree, "catalogue/memory.csv",
                   "device,what,mib,basis,source\nBox-1,kernels,7,measured: here,s\n");
     cost_tree_refused(&tree, "DIR/catalogue/memory.csv:2: device_memory: CHECK constraint failed: "
-                             "what IN ('driver', 'context', 'pair', 'group', 'blas', 'blaslt')");
+                             "what IN ('driver', 'context', 'modules', 'pair', 'group', 'blas', "
+                             "'blaslt')");
 }

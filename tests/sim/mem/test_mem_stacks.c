@@ -20,7 +20,7 @@ typedef struct tested {
     int layers;
 } tested;
 
-static int64_t most(const tested *t, ds_category category) {
+static int64_t most_in(const tested *t, ds_mem_mode mode, int category) {
     char text[2048];
     sim_case c;
     ds_mem mem = {0};
@@ -40,12 +40,16 @@ static int64_t most(const tested *t, ds_category category) {
              moe ? "qwen3_moe" : "llama", t->stack, t->train, t->strategy);
     sim_run_text(&c, text, NULL, false);
     cr_assert_eq(c.status, DS_OK, "%s\n%s", c.err.message, text);
-    cr_assert_eq(ds_mem_compute(c.result->plan, &c.result->run, &(ds_mem_options){0}, &mem, NULL),
-                 DS_OK);
+    ds_mem_options options = {.mode = mode};
+    cr_assert_eq(ds_mem_compute(c.result->plan, &c.result->run, &options, &mem, NULL), DS_OK);
     int64_t bytes = mem.classes[0].most_by_category[category];
     ds_mem_deinit(&mem);
     sim_free(&c);
     return bytes;
+}
+
+static int64_t most(const tested *t, ds_category category) {
+    return most_in(t, DS_MEM_EXACT, (int)category);
 }
 
 /* What two more layers keep, halved. */
@@ -121,4 +125,24 @@ Test(mem_stacks, the_loss_holds_no_wide_logits) {
     cr_expect_geq(loss_bytes("compiled, loss_kernels = eager"), 3);
     cr_expect_eq(loss_bytes("eager, loss_kernels = compiled"), 2);
     cr_expect_eq(loss_bytes("fused"), 1);
+}
+
+/* The gradient of PyTorch's loss takes two tensors of the logits' size in f32 beside the result, and
+ * three where each device has a part of the vocabulary. cuBLAS has 32 MiB for each of two handles,
+ * and the smaller scratch of other ops may come on top. */
+Test(mem_stacks, scratch_of_the_loss) {
+    static const struct {
+        const char *stack, *strategy;
+        int64_t tensors;
+    } cases[] = {{"eager", "dp = 1", 2},
+                 {"eager", "tp = 2, sp = on", 3},
+                 {"compiled, loss_kernels = eager", "tp = 2, sp = on", 3}};
+    const int64_t blas = INT64_C(64) << 20, others = INT64_C(16) << 20;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const tested t = {"llama", cases[i].stack, "", cases[i].strategy, 1};
+        int64_t logits = INT64_C(4) * T * V / (cases[i].strategy[0] == 't' ? 2 : 1);
+        int64_t bytes = most_in(&t, DS_MEM_ALLOCATOR, DS_MEM_WORKSPACE);
+        cr_expect_geq(bytes, cases[i].tensors * logits + blas, "%s", cases[i].stack);
+        cr_expect_leq(bytes, cases[i].tensors * logits + blas + others, "%s", cases[i].stack);
+    }
 }
