@@ -44,6 +44,11 @@ static const epilogue epilogues[] = {
 #include "ir/ops/kernels.def"
 };
 
+static const ds_kernel_stack converted[] = {
+#define CONVERTED(stack, source) DS_KERNELS_##stack,
+#include "ir/ops/kernels.def"
+};
+
 #define LENGTH(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
 
 const ds_kernel_line *ds_kernel_lines(uint32_t *n) {
@@ -275,6 +280,34 @@ static void mark_memory(finder *f) {
     }
 }
 
+/* ---- conversions ---- */
+
+static bool converts(const finder *f, const ds_op *op, uint32_t operand) {
+    const ds_attr *which = ds_attr_find(op->attrs, op->n_attrs, "converts");
+    const ds_exprs *exprs = &f->func->module->unit->exprs;
+    int64_t i;
+    if (!which || which->kind != DS_ATTR_EXPR || !is_product(op)) return false;
+    return ds_expr_is_int(exprs, which->expr, &i) && i == (int64_t)operand;
+}
+
+/* Of the products that convert one value, all but the first of a block. */
+static void share_conversions(finder *f) {
+    bool shares = false;
+    for (uint32_t i = 0; i < LENGTH(converted); i++) shares |= converted[i] == f->stack;
+    for (uint32_t i = 0, first = 0; shares && i < f->reads.n; i++) {
+        const read *r = &f->reads.at[i];
+        if (r->value != f->reads.at[first].value) first = i;
+        node *reader = &f->nodes.at[r->node];
+        if (!converts(f, reader->op, r->operand)) continue;
+        for (uint32_t k = first; k < i; k++) {
+            const read *other = &f->reads.at[k];
+            const node *before = &f->nodes.at[other->node];
+            if (before->block == reader->block && converts(f, before->op, other->operand))
+                reader->kernel.is_converted = true;
+        }
+    }
+}
+
 /* ---- ends of products ---- */
 
 /* Is this operand made by a product, and read by this op alone? */
@@ -343,7 +376,8 @@ static void count_launches(finder *f, uint32_t at) {
 static void keep(const finder *f, ds_arena *arena, ds_map *out) {
     for (uint32_t i = 0; i < f->nodes.n; i++) {
         const ds_kernel *k = &f->nodes.at[i].kernel;
-        if (!k->extra_launches && !k->unread && !k->unwritten && !k->line) continue;
+        bool plain = !k->extra_launches && !k->unread && !k->unwritten && !k->is_converted;
+        if (plain && !k->line) continue;
         ds_kernel *own = DS_NEW(arena, ds_kernel);
         *own = *k;
         ds_map_put(out, DS_KEY(f->nodes.at[i].op), DS_KEY(own));
@@ -363,6 +397,7 @@ void ds_kernels_find(const ds_func *func, ds_kernel_stack stack, ds_arena *arena
     for (uint32_t i = 0; i < f.nodes.n; i++) end_products(&f, i);
     join_neighbours(&f);
     mark_memory(&f);
+    share_conversions(&f);
     for (uint32_t i = 0; i < f.nodes.n; i++) count_launches(&f, i);
     keep(&f, arena, out);
     ds_map_deinit(&f.launched);
@@ -403,6 +438,7 @@ static int64_t less(int64_t from, int64_t by) {
 ds_status ds_kernel_work(const ds_kernel *kernel, const ds_op *op, const ds_shape *in,
                          const ds_shape *out, ds_work *work, ds_error *err) {
     bool ok = true;
+    if (kernel->is_converted) work->bytes_converted = 0;
     if (work->kind != DS_WORK_MEMORY) return DS_OK;
     int64_t natural = ds_ops__add(&ok, work->bytes_read, work->bytes_written);
     int64_t unread = bytes_of(in, op->n_in, kernel->unread, &ok);

@@ -30,6 +30,7 @@ typedef struct ds_kernel {
     int32_t extra_launches;     /* kernels beyond one; -1: the op is in a kernel of another op */
     uint32_t unread, unwritten; /* bit i: operand or result i does not go through memory */
     bool epilogue;              /* the result takes the place of a product's */
+    bool is_converted;          /* of a narrow product: one before it converts the same operand */
     const ds_kernel_line *line; /* NULL: one kernel, which reads and writes once */
 } ds_kernel;
 
