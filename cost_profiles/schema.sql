@@ -78,6 +78,19 @@ CREATE TABLE device_relative (
     source   INTEGER NOT NULL REFERENCES source (id)
 ) STRICT;
 
+-- How far whole steps of testbeds were from predictions by generic profiles, by part of the step
+-- (sim/cost/interval.c): the logarithm of measured/predicted lies within bias - error and
+-- bias + error nine times in ten. No row: no interval.
+CREATE TABLE part_error (
+    part   TEXT PRIMARY KEY CHECK (part IN ('step', 'compute', 'attention', 'narrow',
+                                            'experts', 'communication', 'host', 'lent')),
+    bias   REAL NOT NULL,
+    error  REAL NOT NULL CHECK (error >= 0),
+    n      INTEGER NOT NULL CHECK (n >= 0), -- testbeds with such a part; 0: assumed, or measured apart
+    basis  TEXT NOT NULL CHECK (basis <> ''),
+    source INTEGER NOT NULL REFERENCES source (id)
+) STRICT;
+
 CREATE TABLE link_kind (
     name        TEXT PRIMARY KEY COLLATE NOCASE,
     bytes_per_s INTEGER NOT NULL CHECK (bytes_per_s > 0), -- one direction, per device or port

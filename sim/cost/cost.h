@@ -149,6 +149,32 @@ typedef struct ds_cost_factors {
 /* 1, 1, 1 where the profile states none. */
 ds_cost_factors ds_profile_factors(const ds_profiles *profiles, uint32_t profile);
 
+/* The parts of a step whose predictions by a generic profile err unlike, in order of
+ * catalogue/intervals.csv. */
+#define DS_PART_MAP(X)                                                                             \
+    X(STEP, "step")                   /* all of it: what a testbed has of its own */               \
+    X(COMPUTE, "compute")             /* operations of 16 bits and more, but the next */           \
+    X(ATTENTION, "attention")         /* fused attention */                                        \
+    X(NARROW, "narrow")               /* products of 8 bits and fewer */                           \
+    X(EXPERTS, "experts")             /* routing, exchange, grouped products */                    \
+    X(COMMUNICATION, "communication") /* transfers that no compute hides */                        \
+    X(HOST, "host")                   /* the host's issue, hidden or not */                        \
+    X(LENT, "lent")                   /* compute by the curves of a relative */
+typedef enum ds_step_part {
+#define DS_X(id, name) DS_PART_##id,
+    DS_PART_MAP(DS_X)
+#undef DS_X
+        DS_PART_COUNT
+} ds_step_part;
+const char *ds_step_part_name(ds_step_part part);
+
+/* Where measured steps lie whose shares of these parts are `share` (of the whole; STEP is 1): nine in
+ * ten from low to high times the prediction by a generic profile,
+ *   e^(bias ± error),  bias = Σ share bias_k,  error² = Σ (share error_k)²
+ * by catalogue/intervals.csv; 0 and 0 where the catalogue has none, and for other profiles. */
+ds_cost_spread ds_profile_step_spread(const ds_profiles *profiles, uint32_t profile,
+                                      const double share[DS_PART_COUNT]);
+
 /* Of whole steps, where the profile's constants were fitted to such; else 0 and 0. */
 ds_cost_spread ds_profile_spread(const ds_profiles *profiles, uint32_t profile);
 

@@ -381,6 +381,14 @@ static const column relative_columns[] = {
 static const table device_relative = {"relatives.csv",  "device_relative",       false,
                                       relative_columns, COUNT(relative_columns), NULL};
 
+static const column part_columns[] = {
+    {"part", "part", CELL_KEY, false, 0},    {"bias", "bias", CELL_REAL, false, 0},
+    {"error", "error", CELL_REAL, false, 0}, {"n", "n", CELL_INT, false, 0},
+    {"basis", "basis", CELL_KEY, false, 0},  {"source", "source", CELL_SOURCE, false, 0},
+};
+static const table part_errors = {"intervals.csv", "part_error",        false,
+                                  part_columns,    COUNT(part_columns), NULL};
+
 /* The row's cell; "": the file has no such column. */
 static const char *cell_of(const ds_csv *csv, const ds_csv_row *row, const char *name) {
     uint32_t at = ds_csv_find(csv, name);
@@ -573,6 +581,7 @@ static ds_status import_catalogue(builder *b) {
     DS_TRY(import(b, "catalogue", &device_memory, false));
     DS_TRY(import(b, "catalogue", &device_clock, false));
     DS_TRY(import(b, "catalogue", &device_relative, false));
+    DS_TRY(import(b, "catalogue", &part_errors, false));
     return import(b, "catalogue", &links, true);
 }
 

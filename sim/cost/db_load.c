@@ -227,6 +227,16 @@ static ds_status take_relative(loader *l, sqlite3_stmt *row) {
     return DS_OK;
 }
 
+static ds_status take_part(loader *l, sqlite3_stmt *row) {
+    const char *name = ds_sqlite__text(row, 0);
+    for (int k = 0; name && k < DS_PART_COUNT; k++)
+        if (strcmp(name, ds_step_part_name((ds_step_part)k)) == 0)
+            l->p->parts[k] =
+                (ds_part_error){sqlite3_column_double(row, 1), sqlite3_column_double(row, 2)};
+    l->p->knows_parts = true;
+    return DS_OK;
+}
+
 static double factor_at(sqlite3_stmt *row, int column) {
     bool stated = sqlite3_column_type(row, column) != SQLITE_NULL;
     return stated ? sqlite3_column_double(row, column) : 1;
@@ -482,6 +492,7 @@ static ds_status load_tables(loader *l) {
                 take_clock));
     DS_TRY(
         each(l, "device_relative", "SELECT device, relative FROM device_relative", take_relative));
+    DS_TRY(each(l, "part_error", "SELECT part, bias, error FROM part_error", take_part));
     DS_TRY(each(l, "profile",
                 "SELECT id, name, device, issue_ps, software, source, interference, ratio_p05,"
                 " ratio_p95, is_default, framework, steps, step_error, steps_split, is_generic,"

@@ -121,6 +121,11 @@ typedef struct ds_protocol {
     const char *basis, *source;
 } ds_protocol;
 
+/* Of the logarithm of measured/predicted. */
+typedef struct ds_part_error {
+    double bias, error;
+} ds_part_error;
+
 typedef struct ds_profile {
     const char *name, *lower;
     uint32_t kind;
@@ -130,6 +135,7 @@ typedef struct ds_profile {
     uint32_t first_fit, end_fit; /* its efficiency curves lie between */
     const char *software, *source;
     bool is_default, is_generic; /* of its kind */
+    bool is_lent;                /* its curves are a relative's */
     const char *base_name;       /* "": none */
     uint32_t base;               /* the profile whose rows and fits count; its own index: none */
     ds_cost_factors factors;
@@ -141,6 +147,8 @@ struct ds_profiles {
     ds_arena arena;
     uint64_t content; /* a hash of all that was loaded */
     bool uses_defaults;
+    bool knows_parts; /* catalogue/intervals.csv has rows */
+    ds_part_error parts[DS_PART_COUNT];
     uint32_t without; /* terms that do not count (ir/strategy/terms.h) */
     DS_VEC(ds_device_kind) kinds;
     DS_VEC(ds_alias) kind_names; /* canonical names and aliases */

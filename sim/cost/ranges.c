@@ -20,6 +20,8 @@ static const ds_cost_range ranges[] = {
     {"device_clock", "power_mw", 1, 1e9, true, false},
     {"device_clock", "sustained", LEAST, 1, false, false},
     {"device_clock", "busy", LEAST, 1, false, false},
+    {"part_error", "bias", -5, 5, false, false},
+    {"part_error", "error", 0, 5, false, false},
     {"profile", "issue_ps", 0, MOST, true, false},
     {"profile", "interference", 0, 1000, false, true},
     {"profile", "ratio_p05", LEAST, 1, false, true},

@@ -165,6 +165,7 @@ static uint32_t add_profile(ds_profiles *p, uint32_t kind, uint32_t from) {
     profile.lower = lower(&p->arena, profile.name);
     profile.kind = kind;
     profile.is_default = false;
+    profile.is_lent = true;
     DS_PUSH(&p->arena, &p->profiles, profile);
     return p->profiles.n - 1;
 }

@@ -6,7 +6,8 @@
  * different work are off independently, so deviations add as squares, upwards and downwards apart.
  *
  * A profile whose constants were fitted to whole steps has the residuals of these steps. Then these
- * residuals alone give the interval, since steps have deviations that no op has. */
+ * residuals alone give the interval, since steps have deviations that no op has. For the same reason a
+ * generic profile has the errors of its predictions of other steps, by part (sim/cost/interval.c). */
 #include "ir/base/map.h"
 #include "ir/base/units.h"
 #include "sim/report/analysis.h"
@@ -94,12 +95,18 @@ static void collect(const ds_result *r, const ds_critical_path *path, shares *s,
     }
 }
 
-/* The spread of whole steps, if all devices have the same profile and that profile has one. */
-static bool spread_of_steps(const ds_plan *plan, ds_cost_spread *out) {
+/* The spread of whole steps, if all devices have the same profile and that profile has one, or is a
+ * generic one, whose spread is that of the step's parts. */
+static bool spread_of_steps(const ds_result *r, const ds_critical_path *path, ds_cost_spread *out) {
+    const ds_plan *plan = r->plan;
+    double parts[DS_PART_COUNT];
     for (uint32_t c = 1; c < plan->n_classes; c++)
         if (plan->profile_of[c] != plan->profile_of[0]) return false;
     if (!plan->n_classes) return false;
     *out = ds_profile_spread(plan->profiles, plan->profile_of[0]);
+    if (out->low > 0 && out->high > 0) return true;
+    ds_step_shares(r, path, parts);
+    *out = ds_profile_step_spread(plan->profiles, plan->profile_of[0], parts);
     return out->low > 0 && out->high > 0;
 }
 
@@ -114,16 +121,17 @@ ds_uncertainty ds_result_uncertainty(const ds_result *result) {
     ds_cost_spread whole;
     int64_t step = result->run.step_ps;
     ds_uncertainty of_steps = {.covered_ps = step}, none = {.low_ps = step, .high_ps = step};
-    if (spread_of_steps(result->plan, &whole))
-        return to_ps((double)step * whole.low, &of_steps.low_ps) &&
-                       to_ps((double)step * whole.high, &of_steps.high_ps)
-                   ? of_steps
-                   : none;
     shares s = {0};
     ds_critical_path path;
+    ds_critical_path_find(result, &path);
+    if (spread_of_steps(result, &path, &whole)) {
+        bool told = to_ps((double)step * whole.low, &of_steps.low_ps) &&
+                    to_ps((double)step * whole.high, &of_steps.high_ps);
+        ds_critical_path_deinit(&path);
+        return told ? of_steps : none;
+    }
     ds_map_init(&s.known);
     ds_uncertainty u = none;
-    ds_critical_path_find(result, &path);
     collect(result, &path, &s, &u.unknown_ps);
     double less = 0, more = 0, covered = 0;
     for (uint32_t i = 0; i < s.at.n; i++) {

@@ -306,13 +306,14 @@ static void put_unfit(const val_errors *errors, uint32_t n, ds_buf *out) {
     }
 }
 
-static void put_rows(const predictions *all, ds_buf *out) {
+static void put_rows(const predictions *all, bool zero_shot, ds_buf *out) {
     static const char *const header[] = {
-        "set",       "split",      "line",        "source_ref", "model",    "gpu",
-        "gpus",      "layers",     "hidden",      "seq",        "dp",       "tp",
-        "pp",        "cp",         "vpp",         "mbs",        "gbs",      "zero",
-        "recompute", "measured_s", "predicted_s", "error_pct",  "peak_gib", "fits",
-        "refused",   "low_s",      "high_s",      "compute_s",  "exposed_s"};
+        "set",       "split",      "line",        "source_ref",    "model",     "gpu",
+        "gpus",      "layers",     "hidden",      "seq",           "dp",        "tp",
+        "pp",        "cp",         "vpp",         "mbs",           "gbs",       "zero",
+        "recompute", "measured_s", "predicted_s", "error_pct",     "peak_gib",  "fits",
+        "refused",   "low_s",      "high_s",      "compute_s",     "exposed_s", "profile",
+        "attention", "narrow",     "experts",     "communication", "host"};
     enum { N = sizeof header / sizeof *header };
     ds_csv_put_row(out, header, N);
     for (uint32_t i = 0; i < all->n; i++) {
@@ -360,6 +361,13 @@ static void put_rows(const predictions *all, ds_buf *out) {
             snprintf(number[27], sizeof number[0], "%.9g", p->compute_s);
             snprintf(number[28], sizeof number[0], "%.9g", p->exposed_s);
         }
+        const val_testbed *testbed = val_testbed_of(r);
+        cells[29] = testbed && !zero_shot ? testbed->profile : VAL_GENERIC;
+        if (!cells[29]) cells[29] = "";
+        static const ds_step_part parts[] = {DS_PART_ATTENTION, DS_PART_NARROW, DS_PART_EXPERTS,
+                                             DS_PART_COMMUNICATION, DS_PART_HOST};
+        for (int k = 0; k < 5 && p->share[DS_PART_STEP] > 0; k++)
+            snprintf(number[30 + k], sizeof number[0], "%.6g", p->share[parts[k]]);
         ds_csv_put_row(out, cells, N);
     }
 }
@@ -387,7 +395,7 @@ static int print(const validate_arguments *args, const predictions *all,
     int exit_code = 0;
     if (args->out) {
         text.n = 0;
-        put_rows(all, &text);
+        put_rows(all, args->zero_shot, &text);
         if (cli_write(&args->common, args->out, text.text, text.n, &err) != DS_OK)
             exit_code = cli_fail(NULL, &err);
     }

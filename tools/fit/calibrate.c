@@ -46,7 +46,7 @@ typedef struct fitting {
     val_prediction *chosen;      /* the same with what the last fresh prediction chose */
     uint32_t n;                  /* of them */
     bool cauchy;                 /* the loss (fit/steps.h) */
-    double ratios[5];            /* of the calib rows, as last predicted */
+    double ratios[2];            /* where new steps lie, by the calib rows as last predicted */
     ds_load_options load;
     uint32_t n_workers;
 } fitting;
@@ -250,18 +250,15 @@ static void print_errors(const char *label, const val_prediction *rows, uint32_t
     free(p);
 }
 
-/* Quantiles of measured/predicted: an interval for steps, ratio_p05 and ratio_p95 of profile.csv.
- */
-static void take_ratios(const val_prediction *rows, uint32_t n, double ratios[5]) {
-    double *p = ds_xcalloc(2 * (size_t)n + 1, sizeof *p), *m = p + n;
+/* An interval for new steps, ratio_p05 and ratio_p95 of profile.csv. */
+static void take_ratios(const fitting *f, const val_prediction *rows, uint32_t n,
+                        double ratios[2]) {
+    double *r = ds_xcalloc((size_t)n + 1, sizeof *r);
     uint32_t count = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (rows[i].refused) continue;
-        p[count] = rows[i].seconds;
-        m[count++] = rows[i].row.seconds;
-    }
-    if (count) ds_fit_ratios(p, m, count, ratios);
-    free(p);
+    for (uint32_t i = 0; i < n; i++)
+        if (!rows[i].refused) r[count++] = log(rows[i].row.seconds / rows[i].seconds);
+    if (count) fit_step_interval(r, count, f->variables.seen.n, ratios);
+    free(r);
 }
 
 static ds_status print_split(fitting *f, const char *split, ds_error *err) {
@@ -271,8 +268,9 @@ static ds_status print_split(fitting *f, const char *split, ds_error *err) {
     DS_TRY(predict(f, f->open, err));
     print_errors(split, f->open, f->n);
     if (strcmp(split, "calib") != 0) return DS_OK;
-    take_ratios(f->open, f->n, f->ratios);
-    printf("measured/predicted: nine in ten from %.3f to %.3f\n", f->ratios[0], f->ratios[4]);
+    take_ratios(f, f->open, f->n, f->ratios);
+    printf("measured/predicted: nine in ten new steps from %.3f to %.3f\n", f->ratios[0],
+           f->ratios[1]);
     return DS_OK;
 }
 
@@ -464,13 +462,11 @@ static ds_status write_file(const fitting *f, const char *folder, const char *fi
     return status;
 }
 
-/* 1 lies within: half of the measurements or more may lie to one side. */
 static ds_status write_ratios(const fitting *f, const char *path, ds_error *err) {
     ds_csv csv;
-    double low = f->ratios[0] < 1 ? f->ratios[0] : 1, high = f->ratios[4] > 1 ? f->ratios[4] : 1;
     DS_TRY(ds_csv_read(path, &csv, err));
-    ds_status status = fit_set(&csv, 0, "ratio_p05", "%.3f", low, err);
-    if (status == DS_OK) status = fit_set(&csv, 0, "ratio_p95", "%.3f", high, err);
+    ds_status status = fit_set(&csv, 0, "ratio_p05", "%.3f", f->ratios[0], err);
+    if (status == DS_OK) status = fit_set(&csv, 0, "ratio_p95", "%.3f", f->ratios[1], err);
     if (status == DS_OK) status = fit_write(&csv, false, err);
     ds_csv_deinit(&csv);
     return status;

@@ -43,6 +43,15 @@ typedef struct fit_published_options {
  * constants and errors. */
 ds_status fit_published(const char *folder, const fit_published_options *options, ds_error *err);
 
+/* Where nine in ten of measured/predicted of new steps lie, from r = log(measured/predicted) of n steps
+ * to which so many constants were fitted (intervals.c). */
+void fit_step_interval(const double *r, uint32_t n, double constants, double ratio[2]);
+/* Intervals of measured/predicted steps, from rows of `distsim validate --out` of the split calib:
+ * ratio_p05 and ratio_p95 of the profiles that were fitted to steps, and catalogue/intervals.csv from
+ * rows by generic profiles, under the folder `root`. */
+ds_status fit_intervals(const char *root, const char *const *files, uint32_t n, fit_mode mode,
+                        ds_error *err);
+
 /* Fits the protocols of FOLDER/collective_protocols.csv (one or two a collective and kind of link
  * where there is no such file) with n > 0 to the rows of a table of
  * measured collectives (sim/coll/measured.h) that are not held back; prints the constants and the

@@ -19,6 +19,7 @@ static int usage(void) {
         "[--write | --check]\n"
         "       fit-profiles left-out TOPOLOGY.dir cost_profiles/NAME TABLE.csv\n"
         "       fit-profiles memory TABLE.csv cost_profiles/NAME DEVICE [--write | --check]\n"
+        "       fit-profiles intervals cost_profiles ROWS.csv... [--write | --check]\n"
         "       fit-profiles steps SCENARIO.dir DATA.csv\n"
         "       fit-profiles rows cost_profiles/NAME TABLE.csv... [--every N] [--iterations N]\n"
         "                    [--away FACTOR] [--spread SHARE] [--cauchy] [--leave-out]\n"
@@ -33,6 +34,8 @@ static int usage(void) {
         "left-out     predicts measured collectives by fits that did not see their links, nodes,\n"
         "             groups or sizes\n"
         "memory fits curves of memory-bound ops to a published table, whose rows name the device\n"
+        "intervals  takes rows of `distsim validate --out`, and says where nine in ten of new\n"
+        "       steps lie\n"
         "steps  fits the profile of a scenario to measured steps, by simulating them\n"
         "rows   fits what calibration.csv names to the calib rows of tables of published steps:\n"
         "       all of them, or each N-th; --leave-out fits once more without each model, and\n"
@@ -61,6 +64,16 @@ static bool number_of(const char *text, double least, double *out) {
     char *end;
     *out = text ? strtod(text, &end) : 0;
     return text && !*end && *out >= least && *out < 1e6;
+}
+
+static ds_status read_intervals(int argc, char **argv, bool *understood, ds_error *err) {
+    fit_mode mode = FIT_PRINT;
+    bool has_mode = argc > 3 && mode_of(argv[argc - 1], &mode);
+    int n = argc - 3 - has_mode;
+    if (!has_mode) mode = FIT_PRINT;
+    *understood = n > 0;
+    return n > 0 ? fit_intervals(argv[2], (const char *const *)&argv[3], (uint32_t)n, mode, err)
+                 : DS_OK;
 }
 
 static ds_status read_published(int argc, char **argv, bool *understood, ds_error *err) {
@@ -103,6 +116,10 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "rows") == 0) {
         bool understood;
         status = read_published(argc, argv, &understood, &err);
+        if (!understood) return usage();
+    } else if (strcmp(argv[1], "intervals") == 0) {
+        bool understood;
+        status = read_intervals(argc, argv, &understood, &err);
         if (!understood) return usage();
     } else if (argc > 6) {
         return usage();

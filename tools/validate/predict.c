@@ -12,6 +12,7 @@
 #include "ir/verify/verify.h"
 #include "search/compose/compose.h"
 #include "search/driver/pool.h"
+#include "sim/report/analysis.h"
 #include "tools/validate/recipe.h"
 #include "tools/validate/stack.h"
 
@@ -87,11 +88,16 @@ typedef struct timing {
     int64_t step_ps, peak_bytes, capacity_bytes;
     int64_t compute_ps, exposed_comm_ps; /* of the device that ends last; the rest is idle */
     bool fits;
+    double share[DS_PART_COUNT]; /* 0: not known */
 } timing;
 
 static timing timing_of(const ds_metrics *m, int64_t compute_ps, int64_t exposed_comm_ps) {
-    return (timing){m->step_ps, m->peak_bytes,   m->capacity_bytes,
-                    compute_ps, exposed_comm_ps, m->fits};
+    return (timing){.step_ps = m->step_ps,
+                    .peak_bytes = m->peak_bytes,
+                    .capacity_bytes = m->capacity_bytes,
+                    .compute_ps = compute_ps,
+                    .exposed_comm_ps = exposed_comm_ps,
+                    .fits = m->fits};
 }
 
 /* Of a row whose memory another scenario says. */
@@ -99,6 +105,7 @@ static void take_times(const timing *from, timing *to) {
     to->step_ps = from->step_ps;
     to->compute_ps = from->compute_ps;
     to->exposed_comm_ps = from->exposed_comm_ps;
+    memcpy(to->share, from->share, sizeof to->share);
 }
 
 static double seconds_of(int64_t ps) {
@@ -110,6 +117,7 @@ static void set_times(const timing *t, val_prediction *p) {
     p->seconds = seconds_of(t->step_ps);
     p->compute_s = seconds_of(t->compute_ps);
     p->exposed_s = seconds_of(t->exposed_comm_ps);
+    memcpy(p->share, t->share, sizeof p->share);
 }
 
 static ds_status time_binding(const ds_binding *binding, const ds_profiles *profiles,
@@ -132,6 +140,10 @@ static ds_status time_binding(const ds_binding *binding, const ds_profiles *prof
     DS_TRY(ds_simulate(binding, profiles, &options, &result, err));
     const ds_metrics *m = &result->metrics;
     *out = timing_of(m, m->compute_ps, m->exposed_comm_ps);
+    ds_critical_path path;
+    ds_critical_path_find(result, &path);
+    ds_step_shares(result, &path, out->share);
+    ds_critical_path_deinit(&path);
     ds_result_free(result);
     return DS_OK;
 }
@@ -482,6 +494,8 @@ static void set_interval(const val_job *job, val_prediction *p) {
         profile = ds_profiles_generic(job->profiles, kind);
     if (!profile) return;
     ds_cost_spread spread = ds_profile_spread(job->profiles, profile);
+    if (!(spread.low > 0) && p->share[DS_PART_STEP] > 0)
+        spread = ds_profile_step_spread(job->profiles, profile, p->share);
     p->low = p->seconds * spread.low;
     p->high = p->seconds * spread.high;
 }

@@ -16,6 +16,9 @@ typedef struct val_prediction {
     /* Of it, on the device that ends last: computing, and in transfers that no compute hides; the
      * rest is idle, waiting for other stages or for the host. */
     double compute_s, exposed_s;
+    /* Shares of the critical path (sim/report/analysis.h); of a step that was put together from
+     * parts nobody knows: 0. */
+    double share[DS_PART_COUNT];
     double low, high; /* nine in ten measurements lie between; 0: nobody knows */
     /* Of the fullest device: what the allocator reserves, the process's own memory and the driver's
      * share; capacity 0: not known. */

@@ -26,16 +26,21 @@ static const char *const program_head =
 static const char *const program_tail = "}\n"
                                         "scenario {\n  program = @f\n  profile = \"P\"\n}\n";
 
-static const char *steps = ",,"; /* ratio_p05 and _p95 of the profile */
+static const char *steps = ",,";               /* ratio_p05 and _p95 of the profile */
+static const char *issue = "0", *generic = ""; /* of it */
 
 static ds_uncertainty run(const char *body, int64_t *step_ps) {
     cost_tree tree;
     cost_tree_init(&tree);
     cost_tree_put(&tree, "p/efficiency.csv", CURVES);
-    char profile[128];
+    char profile[160];
     snprintf(profile, sizeof profile,
-             "name,device,issue_us,software,source,ratio_p05,ratio_p95\nP,Box-1,0,by hand,s%s\n",
-             steps);
+             "name,device,issue_us,generic,software,source,ratio_p05,ratio_p95\n"
+             "P,Box-1,%s,%s,by hand,s%s\n",
+             issue, generic, steps);
+    cost_tree_put(&tree, "catalogue/intervals.csv",
+                  "part,bias,error,n,basis,source\nstep,0.1,0.03,1,by hand,s\n"
+                  "compute,0,0.04,1,by hand,s\nhost,0,0.5,1,by hand,s\n");
     cost_tree_put(&tree, "p/profile.csv", profile);
     ds_profiles *profiles = cost_tree_load(&tree);
     ds_buf text = {0};
@@ -76,6 +81,27 @@ Test(uncertain, a_profile_fitted_to_steps) {
     cr_expect_float_eq((double)u.low_ps, 1.8 * MS, 2);
     cr_expect_float_eq((double)u.high_ps, 2.5 * MS, 2);
     cr_expect_eq(u.covered_ps, step);
+}
+
+/* A generic profile has the errors of other steps: all of the 2 ms is compute, so sqrt(0.03² + 0.04²)
+ * around e^0.1. With the host at 600 us an op the first op waits, and the last is issued after 1.2 of
+ * 2.6 ms. */
+Test(uncertain, a_generic_profile_errs_by_parts) {
+    static const char two[] = "  %y = relu(%x)\n  %z = gelu(%y)\n  return %z\n";
+    int64_t step;
+    generic = "1";
+    ds_uncertainty u = run(two, &step);
+    cr_expect_eq(step, 2 * MS);
+    cr_expect_float_eq((double)u.low_ps, 2 * MS * exp(0.05), 1e4);
+    cr_expect_float_eq((double)u.high_ps, 2 * MS * exp(0.15), 1e4);
+    cr_expect_eq(u.covered_ps, step);
+
+    issue = "600";
+    u = run(two, &step);
+    cr_expect_eq(step, 2.6 * MS);
+    double host = 0.5 * 1.2 / 2.6, compute = 0.04 * 2 / 2.6;
+    double error = sqrt(host * host + 0.03 * 0.03 + compute * compute);
+    cr_expect_float_eq((double)u.high_ps, 2.6 * MS * exp(0.1 + error), 1e5);
 }
 
 /* 50 MB read and written: 1 ms; from 0.8 to 1.5 of that. */

@@ -1,0 +1,59 @@
+/* What a step's critical path is made of, by parts whose predictions err unlike. */
+#include "sim/report/analysis.h"
+
+#include <string.h>
+
+/* Routes tokens to experts, or back. */
+static bool routes(const ds_op *op) {
+    const ds_op_desc *desc = op ? ds_op_desc_of(op->code) : NULL;
+    return desc && strcmp(desc->family, "moe") == 0;
+}
+
+static bool has_experts(const ds_result *r, const ds_critical_path *path) {
+    for (uint32_t i = 0; i < path->n; i++) {
+        const ds_segment *s = &path->at[i];
+        if (s->kind == DS_TIME_COMPUTE && routes(ds_plan_task_record(r->plan, s->task)->op))
+            return true;
+    }
+    return false;
+}
+
+/* `experts`: products of a batch are those of experts, not of heads. */
+static ds_step_part part_of(const ds_result *r, const ds_segment *s, bool experts) {
+    if (s->kind != DS_TIME_COMPUTE && s->kind != DS_TIME_COMM) return DS_PART_STEP;
+    const ds_op *op = ds_plan_task_record(r->plan, s->task)->op;
+    if (s->kind == DS_TIME_COMM)
+        return op && op->code == DS_OP_ALL_TO_ALL ? DS_PART_EXPERTS : DS_PART_COMMUNICATION;
+    const ds_work *w = &ds_plan_task_variant(r->plan, s->task)->work;
+    if (routes(op) || (experts && w->kind == DS_WORK_GEMM && w->batch > 1)) return DS_PART_EXPERTS;
+    if (w->kind == DS_WORK_ATTENTION) return DS_PART_ATTENTION;
+    bool narrow = w->kind == DS_WORK_GEMM && ds_dtype_bits(w->dtype) <= 8;
+    return narrow ? DS_PART_NARROW : DS_PART_COMPUTE;
+}
+
+/* When the host has issued the last task. */
+static int64_t issue_ps(const ds_plan *plan) {
+    int64_t last_ps = 0;
+    for (uint32_t t = 0; t < plan->n_tasks; t++)
+        if (plan->task_issue_ps[t] > last_ps) last_ps = plan->task_issue_ps[t];
+    return last_ps;
+}
+
+void ds_step_shares(const ds_result *result, const ds_critical_path *path,
+                    double share[DS_PART_COUNT]) {
+    int64_t ps[DS_PART_COUNT] = {0}, step = 0;
+    bool experts = has_experts(result, path);
+    for (uint32_t i = 0; i < path->n; i++) {
+        const ds_segment *s = &path->at[i];
+        ps[part_of(result, s, experts)] += s->end_ps - s->start_ps;
+        step += s->end_ps - s->start_ps;
+    }
+    ps[DS_PART_LENT] =
+        ps[DS_PART_COMPUTE] + ps[DS_PART_ATTENTION] + ps[DS_PART_NARROW] + ps[DS_PART_EXPERTS];
+    ps[DS_PART_STEP] = step;
+    ps[DS_PART_HOST] = issue_ps(result->plan);
+    for (int k = 0; k < DS_PART_COUNT; k++) {
+        share[k] = ds_ratio((double)ps[k], (double)step);
+        if (share[k] > 1) share[k] = 1;
+    }
+}
