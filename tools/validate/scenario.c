@@ -105,6 +105,10 @@ static void put_topology(const val_row *r, const val_testbed *t, const char *gpu
 
 /* ---- the model ---- */
 
+static bool is_generic(const val_testbed *t) {
+    return t->profile && strcmp(t->profile, VAL_GENERIC) == 0;
+}
+
 static const char *model_file(const val_row *r, const val_testbed *t) {
     static const char *const files[VAL_MODELS] = {"megatron", "gpt", "llama", "bert"};
     if (!r->known) return files[t->model];
@@ -114,6 +118,7 @@ static const char *model_file(const val_row *r, const val_testbed *t) {
 static const char *model_entry(const val_row *r, const val_testbed *t) {
     static const char *const entries[VAL_MODELS] = {"gpt", "gpt", "llama", "bert"};
     if (!r->known) return entries[t->model];
+    if (is_generic(t) && r->known->entry_generic) return r->known->entry_generic;
     return in_4_bits(r) && r->known->entry_4_bits ? r->known->entry_4_bits : r->known->entry;
 }
 
@@ -168,8 +173,7 @@ static void put_sp(const val_row *r, const val_testbed *t, val_purpose purpose, 
 
 /* Constants of a testbed were fitted to steps whose recomputation was not known. */
 static bool follows_recipe(const val_testbed *t, val_purpose purpose) {
-    bool generic = t->profile && strcmp(t->profile, VAL_GENERIC) == 0;
-    return purpose >= VAL_FITS || (purpose == VAL_TIME && t->recipes && generic);
+    return purpose >= VAL_FITS || (purpose == VAL_TIME && t->recipes && is_generic(t));
 }
 
 static void put_recompute(const val_row *r, const val_testbed *t, val_purpose purpose,
@@ -257,7 +261,7 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
     const char *kernels = purpose >= VAL_FITS ? "fused" : t->kernels;
     if (kernels) ds_buf_printf(out, "  kernels = %s\n", kernels);
     if (t->loss_kernels) ds_buf_printf(out, "  loss_kernels = %s\n", t->loss_kernels);
-    if (purpose == VAL_TIME && t->profile && strcmp(t->profile, VAL_GENERIC) == 0)
+    if (purpose == VAL_TIME && is_generic(t))
         ds_buf_printf(
             out, "  profile = generic\n%s%s%s", t->attention_kernel ? "  attention_kernel = " : "",
             t->attention_kernel ? t->attention_kernel : "", t->attention_kernel ? "\n" : "");

@@ -15,6 +15,8 @@ typedef struct val_known_model {
     const char *entry;                      /* function of it */
     const char *with;                       /* more of its params, as ", dense = 3"; NULL: none */
     const char *entry_4_bits, *with_4_bits; /* with products of 4 bits; NULL: the same */
+    const char *entry_generic; /* with a generic profile, whole; NULL: the same. Testbeds' constants
+                                  were fitted to steps of `entry` */
     int64_t layers, hidden, heads, kv_heads, head_dim, ffn, experts, top, vocab;
     int64_t layers_a_turn; /* of the model's loops; 0: one */
     int64_t more_turns;    /* of loops behind the layers: multi-token prediction */
