@@ -219,6 +219,7 @@ uint32_t ds_profiles_lend(ds_profiles *p, uint32_t kind, uint32_t lender) {
                .n_gemms = l.n_gemms,
                .n_attentions = l.n_attentions,
                .processors = processors};
+    p->profiles.at[l.to].base = l.to;
     lend_products(&l);
     lend_curves(&l);
     lend_collectives(&l);
