@@ -110,6 +110,13 @@ bool ds_profile_holds_compute(const ds_profiles *profiles, uint32_t profile);
 /* Does the profile say anything of operations, measured or fitted? Else they cost the catalogue's
  * peaks. */
 bool ds_profile_has_compute(const ds_profiles *profiles, uint32_t profile);
+/* A curve of bytes by the name of its op, of any kernels and dtype: w bytes take
+ * max(floor, (w + w_half)/(reference e_max)). False: the profile has none. */
+typedef struct ds_cost_curve {
+    double reference_per_s, e_max, w_half, floor_s;
+} ds_cost_curve;
+bool ds_profile_curve(const ds_profiles *profiles, uint32_t profile, const char *op,
+                      ds_cost_curve *out);
 /* Host time to issue one task, 0 without a profile. */
 int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile);
 /* The same of one of these kernels, of a generic profile (ISSUE of ir/ops/kernels.def). */

@@ -197,3 +197,15 @@ ds_status ds_profiles_find_profile(const ds_profiles *profiles, const char *name
     ds_buf_deinit(&names);
     return status;
 }
+
+bool ds_profile_curve(const ds_profiles *profiles, uint32_t profile, const char *op,
+                      ds_cost_curve *out) {
+    const ds_profile *of = &profiles->profiles.at[ds_cost__base(profiles, profile)];
+    for (uint32_t i = of->first_fit; i < of->end_fit; i++) {
+        const ds_fit *f = &profiles->fits.at[i];
+        if (f->flop || strcmp(f->op, op) != 0) continue;
+        *out = (ds_cost_curve){f->reference_per_s, f->e_max, f->w_half, (double)f->floor_ps / 1e12};
+        return true;
+    }
+    return false;
+}

@@ -127,6 +127,11 @@ ds_status fit_attention(const char *folder, const char *table, fit_mode mode, ds
  * efficiency.csv (experts.c). FIT_CHECK as in fit_products. */
 ds_status fit_experts(const char *tables, const char *folder, fit_mode mode, ds_error *err);
 
+/* Fits the sending of tokens to experts and back to the rows of the folder's device in
+ * TABLES/dispatch.csv, marked calib: rows "send_..." of efficiency.csv (dispatch.c). FIT_CHECK as in
+ * fit_products. */
+ds_status fit_dispatch(const char *tables, const char *folder, fit_mode mode, ds_error *err);
+
 /* Numbers of names, in order of appearance; names.slots zeroed by ds_strtab_init. */
 typedef struct fit_groups {
     ds_strtab names;

@@ -152,13 +152,50 @@ static ds_status price_collective(const ds_profiles *profiles, uint32_t profile,
     return status;
 }
 
+static ds_status links_of(ds_topo *topo, const uint32_t *devices, uint32_t n, ds_coll_links *out,
+                          ds_error *err) {
+    ds_coll_request q = {.op = DS_OP_ALL_TO_ALL, .devices = devices, .n = n, .bytes = 1 << 20};
+    return ds_coll_links_of(topo, &q, out, err);
+}
+
+ds_status measured_sending_on(measured_machines *machines, ds_topo *on, measured_row *row,
+                              measured_sending *out, ds_error *err) {
+    uint32_t n = (uint32_t)row->exchange.group;
+    uint32_t *devices = ds_xcalloc((size_t)n, sizeof *devices);
+    ds_topo *topo = NULL;
+    ds_coll_links all = {0}, node = {0};
+    ds_status status = place(machines, on, row, &topo, devices, err);
+    if (status == DS_OK && !row->refused) status = links_of(topo, devices, n, &all, err);
+    bool several = all.n_nodes > 1;
+    uint32_t each = several ? n / (uint32_t)all.n_nodes : n;
+    if (status == DS_OK && several && each < 2) row->refused = "one device of each node";
+    if (status == DS_OK && !row->refused) status = links_of(topo, devices, each, &node, err);
+    if (status == DS_OK && !row->refused) {
+        measured_sending_of(row, all.n_nodes, out);
+        out->link_bytes_per_s = (double)node.slowest_bytes_per_s;
+        out->net_bytes_per_s = (double)all.slowest_bytes_per_s;
+    }
+    free(devices);
+    return status;
+}
+
+static ds_status price_sending(measured_machines *machines, uint32_t profile, ds_topo *on,
+                               measured_row *row, double *us, ds_error *err) {
+    measured_sending s;
+    measured_sending_fit f;
+    DS_TRY(measured_sending_on(machines, on, row, &s, err));
+    if (row->refused) return DS_OK;
+    if (measured_sending_fit_of(machines->profiles, profile, row, s.n_nodes > 0, &f))
+        *us = measured_sending_seconds(&f, &s) * 1e6;
+    else
+        row->refused = "the profile has no fit of the kernel that sends";
+    return DS_OK;
+}
+
 ds_status measured_exchange_price(measured_machines *machines, uint32_t profile, ds_topo *on,
                                   measured_row *row, double *us, ds_error *err) {
     const measured_exchange *x = &row->exchange;
-    if (row->table == MEASURED_DISPATCH) {
-        row->refused = "dispatch over links has no price yet";
-        return DS_OK;
-    }
+    if (row->table == MEASURED_DISPATCH) return price_sending(machines, profile, on, row, us, err);
     uint32_t *devices = ds_xcalloc((size_t)x->group, sizeof *devices);
     ds_topo *topo = NULL;
     ds_status status = place(machines, on, row, &topo, devices, err);

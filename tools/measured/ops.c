@@ -1,6 +1,7 @@
 /* Products, attention, memory bound operations, launches. */
 #include "tools/measured/internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool begins(const char *text, const char *with) {
@@ -301,20 +302,24 @@ ds_status measured_read_collectives(const measured_reader *r, measured_row *row)
     return DS_OK;
 }
 
-/* DeepEP's tables leave `ep` out: eight devices a node. */
-enum { NODE_OF_EIGHT = 8 };
+/* DeepEP's tables leave `ep` out: a node has eight devices, four of GB200 and GB300. */
+static int64_t node_of(const measured_row *row) {
+    return begins(row->device, "GB") ? 4 : 8;
+}
 
 ds_status measured_read_dispatch(const measured_reader *r, measured_row *row) {
     measured_exchange *x = &row->exchange;
     ds_dtype dtype;
     DS_TRY(measured_dtype(r, row->dtype, &dtype, &row->format));
     DS_TRY(measured_int(r, "nodes", 1, &x->nodes));
-    x->group = x->nodes * NODE_OF_EIGHT;
+    x->group = x->nodes * node_of(row);
     if (*measured_cell(r, "ep")) DS_TRY(measured_int(r, "ep", 1, &x->group));
     DS_TRY(measured_int(r, "tokens_per_rank", 1, &x->tokens));
     DS_TRY(measured_int(r, "hidden", 1, &x->hidden));
     DS_TRY(measured_int(r, "topk", 1, &x->topk));
     if (*measured_cell(r, "experts")) DS_TRY(measured_int(r, "experts", 1, &x->experts));
+    x->blocks = atoi(measured_cell(r, "sms")); /* "24 (best)" */
+    if (x->blocks < 0 || x->blocks > 4096) x->blocks = 0;
     x->op = row->op;
     x->bits = (int64_t)ds_dtype_bits(dtype);
     if (!*measured_cell(r, "time_us")) {

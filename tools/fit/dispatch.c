@@ -1,0 +1,317 @@
+/* fit-profiles dispatch: how tokens go to experts and back, from tests/data/ops/dispatch.csv; the
+ * formula is in tools/measured/sending.c.
+ *
+ * A fit a kernel and direction of a device, whose constants are up to four rows of efficiency.csv:
+ *
+ *     send_KERNEL_OP_link   e_max = e_link, floor_us = launch
+ *     send_KERNEL_OP_copy   e_max = the rate of a multiprocessor in GB/s, w_half = copy times the rate
+ *     send_KERNEL_OP_own    the same for `own` copies
+ *     send_KERNEL_OP_net    e_max = e_net, floor_us = node; where rows cross nodes
+ *
+ * Errors and percentiles are of rows predicted without all rows of their hidden size. */
+#include "sim/cost/fit/fit.h"
+#include "tools/fit/fit.h"
+#include "tools/measured/measured.h"
+
+#include "ir/base/output.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BEYOND 1e3   /* the loss outside the range of a constant */
+#define OFF    0.001 /* of an error */
+
+enum { LAUNCH, E_LINK, COPY, RATE, OWN, N_INSIDE, NODE = N_INSIDE, E_NET, N_VARIABLES };
+
+static const char *const kernels[] = {"deepep", "two_sided"};
+static const char *const directions[] = {"dispatch", "combine"};
+
+typedef struct sample {
+    measured_sending sending;
+    double seconds;
+    uint32_t family;
+} sample;
+
+typedef struct fitting {
+    const sample *samples;
+    uint32_t n, n_families, left_out, n_variables;
+    measured_sending_fit at;
+} fitting;
+
+typedef struct job {
+    ds_profiles *profiles;
+    measured_machines *machines;
+    ds_arena arena;
+    measured_rows rows;
+    uint32_t kind, profile;
+    const char *folder, *source;
+    ds_error *err;
+    ds_buf lines;
+} job;
+
+/* ---- one fit ---- */
+
+static void to_variables(const measured_sending_fit *f, double *x) {
+    const double values[] = {f->launch_s, f->e_link, f->copy_s, f->copy_bytes_per_s,
+                             f->own,      f->node_s, f->e_net};
+    for (int i = 0; i < N_VARIABLES; i++) x[i] = log(values[i]);
+}
+
+static void from_variables(const double *x, uint32_t n, measured_sending_fit *f) {
+    double *const to[] = {&f->launch_s, &f->e_link, &f->copy_s, &f->copy_bytes_per_s,
+                          &f->own,      &f->node_s, &f->e_net};
+    for (uint32_t i = 0; i < n; i++) *to[i] = exp(x[i]);
+}
+
+static ds_status loss_of(void *context, const double *x, double *value, ds_error *err) {
+    fitting *f = context;
+    uint32_t n = 0;
+    (void)err;
+    from_variables(x, f->n_variables, &f->at);
+    bool valid = f->at.e_link <= 1 && f->at.e_net <= 1 && f->at.launch_s < 1 && f->at.node_s < 1 &&
+                 f->at.copy_s < 1e-3 && f->at.own < 100 && f->at.copy_bytes_per_s < 1e13;
+    *value = valid ? 0 : BEYOND;
+    for (uint32_t i = 0; i < f->n && valid; i++) {
+        if (f->samples[i].family == f->left_out) continue;
+        *value += ds_fit_loss(measured_sending_seconds(&f->at, &f->samples[i].sending),
+                              f->samples[i].seconds);
+        n++;
+    }
+    *value /= n && valid ? n : 1;
+    return DS_OK;
+}
+
+static ds_status search(fitting *f, const double *starts, uint32_t n_starts, double step,
+                        uint32_t iterations, ds_error *err) {
+    double best[N_VARIABLES], loss, packed[2 * N_VARIABLES];
+    for (uint32_t s = 0; s < n_starts; s++)
+        memcpy(packed + s * f->n_variables, starts + s * N_VARIABLES,
+               f->n_variables * sizeof *packed);
+    ds_fit_search how = {.n = f->n_variables,
+                         .starts = packed,
+                         .n_starts = n_starts,
+                         .step = step,
+                         .tolerance = 1e-3,
+                         .max_iterations = iterations};
+    DS_TRY(ds_fit_minimize(&how, loss_of, f, best, &loss, err));
+    from_variables(best, f->n_variables, &f->at);
+    return DS_OK;
+}
+
+/* Two starts of the right order; then, without each family, from what was found. */
+static ds_status find(fitting *f, double *left, ds_error *err) {
+    measured_sending_fit first = {30e-6, 10e-6, 0.6, 0.8, 100e-9, 50e9, 3};
+    measured_sending_fit second = {15e-6, 20e-6, 0.5, 0.7, 30e-9, 30e9, 1};
+    double starts[2 * N_VARIABLES];
+    to_variables(&first, starts);
+    to_variables(&second, starts + N_VARIABLES);
+    f->at = first;
+    f->left_out = UINT32_MAX;
+    DS_TRY(search(f, starts, 2, 0.3, 1500, err));
+    measured_sending_fit found = f->at;
+    to_variables(&found, starts);
+    for (f->left_out = 0; f->left_out < f->n_families; f->left_out++) {
+        f->at = found;
+        DS_TRY(search(f, starts, 1, 0.1, 200, err));
+        for (uint32_t i = 0; i < f->n; i++)
+            if (f->samples[i].family == f->left_out)
+                left[i] = measured_sending_seconds(&f->at, &f->samples[i].sending);
+    }
+    f->at = found;
+    return DS_OK;
+}
+
+/* ---- rows ---- */
+
+static bool is_of(const job *j, const measured_row *row, const char *kernel, const char *op) {
+    const char *own = measured_sending_kernel(row);
+    return row->kind == j->kind && !row->refused && own && strcmp(own, kernel) == 0 &&
+           strcmp(row->op, op) == 0 && strcmp(row->split, "calib") == 0;
+}
+
+static ds_status collect(job *j, const char *kernel, const char *op, sample *samples, fitting *f) {
+    int64_t hidden[64];
+    *f = (fitting){.samples = samples, .n_variables = N_INSIDE};
+    for (uint32_t i = 0; i < j->rows.n; i++) {
+        measured_row *row = &j->rows.at[i];
+        sample s = {.seconds = row->us * 1e-6};
+        if (!is_of(j, row, kernel, op)) continue;
+        DS_TRY(measured_sending_on(j->machines, NULL, row, &s.sending, j->err));
+        if (row->refused) continue;
+        if (s.sending.n_nodes > 0) f->n_variables = N_VARIABLES;
+        while (s.family < f->n_families && hidden[s.family] != row->exchange.hidden) s.family++;
+        if (s.family == f->n_families && f->n_families < 64)
+            hidden[f->n_families++] = row->exchange.hidden;
+        samples[f->n++] = s;
+    }
+    return DS_OK;
+}
+
+/* ---- the file ---- */
+
+typedef struct curve_line {
+    const char *kernel, *op, *what;
+    double reference_gb, e_max, w_half, floor_s;
+} curve_line;
+
+static void put_line(job *j, const curve_line *c, uint32_t n, const ds_fit_errors *errors,
+                     const double ratios[5]) {
+    ds_buf_printf(&j->lines, "send_%s_%s_%s,*,bytes,,%.15g,%.4g,%.4g,1,1e+12,", c->kernel, c->op,
+                  c->what, c->reference_gb, c->e_max, c->w_half);
+    if (c->floor_s > 0) ds_buf_printf(&j->lines, "%.3f", c->floor_s * 1e6);
+    ds_buf_printf(&j->lines, ",,%u,%.4g,%.4g", n, errors->median, errors->p90);
+    for (int i = 0; i < 5; i++) ds_buf_printf(&j->lines, ",%.4g", ratios[i]);
+    ds_buf_printf(&j->lines, ",\"%s by %s of tests/data/ops/dispatch.csv\",%s\n", c->op, c->kernel,
+                  j->source);
+}
+
+static void put_fit(job *j, const char *kernel, const char *op, const fitting *f,
+                    const ds_fit_errors *errors, const double ratios[5]) {
+    const measured_sending_fit *c = &f->at;
+    double rate = c->copy_bytes_per_s;
+    double link = f->samples[0].sending.link_bytes_per_s / 1e9, net = 0;
+    for (uint32_t i = 0; i < f->n; i++)
+        if (f->samples[i].sending.n_nodes > 0) net = f->samples[i].sending.net_bytes_per_s / 1e9;
+    const curve_line lines[] = {
+        {kernel, op, "link", link, c->e_link, 0, c->launch_s},
+        {kernel, op, "copy", 1, rate / 1e9, c->copy_s * rate, 0},
+        {kernel, op, "own", 1, rate / 1e9 / c->own, c->copy_s * rate, 0},
+        {kernel, op, "net", net, c->e_net, 0, c->node_s},
+    };
+    for (int i = 0; i < (net > 0 ? 4 : 3); i++) put_line(j, &lines[i], f->n, errors, ratios);
+}
+
+static ds_fit_errors errors_of(const fitting *f, const measured_sending_fit *c) {
+    double *seen = ds_xcalloc(2 * (size_t)f->n + 1, sizeof *seen), *measured = seen + f->n;
+    for (uint32_t i = 0; i < f->n; i++) {
+        seen[i] = measured_sending_seconds(c, &f->samples[i].sending);
+        measured[i] = f->samples[i].seconds;
+    }
+    ds_fit_errors e = ds_fit_errors_of(seen, measured, f->n);
+    free(seen);
+    return e;
+}
+
+static ds_status fit_kernel(job *j, const char *kernel, const char *op, sample *samples) {
+    fitting f;
+    DS_TRY(collect(j, kernel, op, samples, &f));
+    if (f.n < DS_FIT_ROWS_PER_CONSTANT * f.n_variables) return DS_OK;
+    double *left = ds_xcalloc(2 * (size_t)f.n, sizeof *left), *measured = left + f.n, ratios[5];
+    ds_status status = find(&f, left, j->err);
+    for (uint32_t i = 0; i < f.n; i++) measured[i] = samples[i].seconds;
+    if (status == DS_OK) {
+        ds_fit_errors e = errors_of(&f, &f.at), unseen = ds_fit_errors_of(left, measured, f.n);
+        ds_fit_ratios(left, measured, f.n, ratios);
+        printf("%s, %s by %s: %u rows, median %.1f %%, p90 %.1f %%; without their hidden size "
+               "median %.1f %%, p90 %.1f %%\n",
+               ds_profiles_kind(j->profiles, j->kind)->name, op, kernel, f.n, 100 * e.median,
+               100 * e.p90, 100 * unseen.median, 100 * unseen.p90);
+        put_fit(j, kernel, op, &f, &e, ratios);
+    }
+    free(left);
+    return status;
+}
+
+/* The constants of the database, which the build made of the file. */
+static ds_status check_kernel(job *j, const char *kernel, const char *op, sample *samples) {
+    fitting f;
+    char name[64];
+    measured_sending_fit c;
+    DS_TRY(collect(j, kernel, op, samples, &f));
+    bool enough = f.n >= DS_FIT_ROWS_PER_CONSTANT * f.n_variables;
+    const measured_row *row = NULL;
+    for (uint32_t i = 0; i < j->rows.n && !row; i++)
+        if (is_of(j, &j->rows.at[i], kernel, op)) row = &j->rows.at[i];
+    bool nodes = f.n_variables == N_VARIABLES;
+    bool there = row && measured_sending_fit_of(j->profiles, j->profile, row, nodes, &c);
+    if (there != enough)
+        return ds_error_set(j->err, DS_ERR_DATA, DS_NOWHERE, "%s: %u rows of %s by %s, a fit is %s",
+                            j->folder, f.n, op, kernel, enough ? "missing" : "there");
+    if (!enough) return DS_OK;
+    ds_csv csv;
+    ds_buf path = {0};
+    double median = 0, p90 = 0;
+    snprintf(name, sizeof name, "send_%s_%s_link", kernel, op);
+    ds_buf_printf(&path, "%s/efficiency.csv", j->folder);
+    ds_status status = ds_csv_read(path.text, &csv, j->err);
+    ds_buf_deinit(&path);
+    DS_TRY(status);
+    for (uint32_t i = 0; i < csv.rows.n && status == DS_OK; i++) {
+        const char *cell;
+        status = fit_cell(&csv, i, "op", &cell, j->err);
+        if (status != DS_OK || strcmp(cell, name) != 0) continue;
+        status = fit_number(&csv, i, "median_error", &median, j->err);
+        if (status == DS_OK) status = fit_number(&csv, i, "p90_error", &p90, j->err);
+    }
+    ds_csv_deinit(&csv);
+    DS_TRY(status);
+    ds_fit_errors e = errors_of(&f, &c);
+    if (fabs(e.median - median) < OFF && fabs(e.p90 - p90) < OFF) return DS_OK;
+    return ds_error_set(j->err, DS_ERR_DATA, DS_NOWHERE,
+                        "%s: the errors of %s would be %.4g and %.4g, not %.4g and %.4g", j->folder,
+                        name, e.median, e.p90, median, p90);
+}
+
+/* ---- a folder ---- */
+
+static ds_status read_table(const char *folder, const char *name, ds_csv *csv, ds_error *err) {
+    ds_buf path = {0};
+    ds_buf_printf(&path, "%s/%s", folder, name);
+    ds_status status = ds_csv_read(path.text, csv, err);
+    ds_buf_deinit(&path);
+    return status;
+}
+
+static ds_status read_job(job *j, const char *tables) {
+    ds_csv csv;
+    const char *name, *source;
+    DS_TRY(ds_profiles_load(NULL, &j->profiles, j->err));
+    j->machines = measured_machines_new(j->profiles);
+    DS_TRY(read_table(j->folder, "profile.csv", &csv, j->err));
+    ds_status status = fit_cell(&csv, 0, "name", &name, j->err);
+    if (status == DS_OK) status = fit_cell(&csv, 0, "source", &source, j->err);
+    if (status == DS_OK)
+        status = ds_profiles_find_profile(j->profiles, name, DS_NOWHERE, &j->profile, j->err);
+    if (status == DS_OK) {
+        j->kind = ds_profile_kind(j->profiles, j->profile);
+        j->source = ds_arena_strdup(&j->arena, source);
+    }
+    ds_csv_deinit(&csv);
+    DS_TRY(status);
+    DS_TRY(read_table(tables, "dispatch.csv", &csv, j->err));
+    status = measured_read(&csv, j->profiles, &j->arena, &j->rows, j->err);
+    ds_csv_deinit(&csv);
+    return status;
+}
+
+static ds_status write_lines(job *j) {
+    ds_buf path = {0}, all = {0};
+    ds_buf_printf(&path, "%s/efficiency.csv", j->folder);
+    ds_status status = fit_put_lines(path.text, "send_", false, &all, j->err);
+    if (status == DS_OK && j->lines.n) ds_buf_put(&all, j->lines.text);
+    if (status == DS_OK)
+        status = ds_output_write(path.text, DS_OUTPUT_OVERWRITE, all.text, all.n, j->err);
+    ds_buf_deinit(&all);
+    ds_buf_deinit(&path);
+    return status;
+}
+
+ds_status fit_dispatch(const char *tables, const char *folder, fit_mode mode, ds_error *err) {
+    job j = {.folder = folder, .err = err};
+    ds_arena_init(&j.arena);
+    ds_status status = read_job(&j, tables);
+    sample *samples = ds_xcalloc(j.rows.n + 1, sizeof *samples);
+    for (size_t k = 0; k < sizeof kernels / sizeof *kernels && status == DS_OK; k++)
+        for (int d = 0; d < 2 && status == DS_OK; d++)
+            status = mode == FIT_CHECK ? check_kernel(&j, kernels[k], directions[d], samples)
+                                       : fit_kernel(&j, kernels[k], directions[d], samples);
+    if (status == DS_OK && mode == FIT_WRITE) status = write_lines(&j);
+    free(samples);
+    measured_machines_free(j.machines);
+    ds_profiles_free(j.profiles);
+    ds_arena_deinit(&j.arena);
+    ds_buf_deinit(&j.lines);
+    return status;
+}
