@@ -79,6 +79,7 @@ Test(measured, attention_counts_what_its_mask_lets_through) {
         cr_assert_eq(read_table(text, &t, &err), DS_OK, "%s", err.message);
         bool back = strstr(cases[i].cells, "bwd") != NULL;
         const ds_work *w = only(&t, back ? "attention_grad" : "attention");
+        cr_expect_eq(w->value_dim, i == 4 ? 64 : 128); /* the third case has queries of 192 */
         cr_expect_eq(w->flop, cases[i].flop, "case %zu: %lld, not %lld", i, (long long)w->flop,
                      (long long)cases[i].flop);
         drop(&t);

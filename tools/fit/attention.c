@@ -101,9 +101,32 @@ static ds_status dim(tables *t, uint32_t row, const char *column, int64_t *out) 
     return DS_OK;
 }
 
+/* Is the table one of latent attention (mla.csv)? Its rows name no kernel, and their operation
+ * stands in its place. */
+static bool is_latent(const tables *t) {
+    return ds_csv_find(&t->ops, "qk_nope") != DS_CSV_NO_COLUMN;
+}
+
+/* As many heads of keys as of queries, each with a part that is turned. */
+static ds_status read_latent(tables *t, uint32_t row, ds_attention_shape *s) {
+    int64_t turned;
+    DS_TRY(dim(t, row, "batch", &s->batch));
+    DS_TRY(dim(t, row, "heads", &s->heads));
+    DS_TRY(dim(t, row, "qk_nope", &s->head_dim));
+    DS_TRY(dim(t, row, "qk_rope", &turned));
+    DS_TRY(dim(t, row, "v_head", &s->value_dim));
+    DS_TRY(dim(t, row, "seq_q", &s->seq_q));
+    DS_TRY(dim(t, row, "seq_kv", &s->seq_kv));
+    s->kv_heads = s->heads;
+    s->head_dim += turned;
+    s->causal = true;
+    return DS_OK;
+}
+
 static ds_status read_shape(tables *t, uint32_t row, ds_attention_shape *s) {
     const char *window;
     int64_t causal;
+    if (is_latent(t)) return read_latent(t, row, s);
     DS_TRY(dim(t, row, "batch", &s->batch));
     DS_TRY(dim(t, row, "heads", &s->heads));
     DS_TRY(dim(t, row, "kv_heads", &s->kv_heads));
@@ -129,7 +152,7 @@ static ds_status is_wanted(tables *t, uint32_t row, const wanted *w, bool *both,
     const char *device, *kernel, *dtype, *direction, *split;
     char full[128];
     DS_TRY(fit_cell(&t->ops, row, "device", &device, t->err));
-    DS_TRY(fit_cell(&t->ops, row, "kernel", &kernel, t->err));
+    DS_TRY(fit_cell(&t->ops, row, is_latent(t) ? "op" : "kernel", &kernel, t->err));
     DS_TRY(fit_cell(&t->ops, row, "dtype", &dtype, t->err));
     DS_TRY(fit_cell(&t->ops, row, "direction", &direction, t->err));
     DS_TRY(fit_cell(&t->ops, row, "split", &split, t->err));
@@ -260,7 +283,8 @@ static ds_status fit_row(tables *t, uint32_t row) {
     wanted w;
     sample s = {0};
     DS_TRY(read_wanted(t, row, &w));
-    if (!(w.n > 0)) return DS_OK;
+    bool latent = strcmp(w.rows_kernel, "context_mla") == 0;
+    if (!(w.n > 0) || latent != is_latent(t)) return DS_OK;
     ds_strtab_init(&s.families.names);
     ds_strtab_init(&s.sizes.names);
     ds_status status = fit_sample(t, row, &w, &s);

@@ -59,6 +59,7 @@ static void add_attention(measured_row *row, ds_dtype dtype, const heads *h) {
     w->seq_q = h->seq_q;
     w->seq_kv = h->seq_kv;
     w->head_dim = h->d;
+    w->value_dim = h->e;
     w->causal = h->causal;
     w->window = h->window < h->seq_kv ? h->window : 0;
     int64_t products = h->backward ? 3 * h->d + 2 * h->e : h->d + h->e;
@@ -115,6 +116,9 @@ ds_status measured_read_attention(const measured_reader *r, measured_row *row) {
     DS_TRY(measured_dtype(r, row->dtype, &dtype, &row->format));
     DS_TRY(read_heads(r, &h));
     DS_TRY(measured_real(r, "time_us", &row->us));
+    /* Scales a block: kernels of their own, as attention_fits.csv calls them. */
+    if (strcmp(row->format, "mxfp8") == 0)
+        row->kernel = ds_arena_printf(r->arena, "%s:mxfp8", row->kernel);
     bool both = strcmp(row->direction, "fwd+bwd") == 0, back = strcmp(row->direction, "bwd") == 0;
     if (strcmp(row->direction, "decode") == 0) {
         row->refused = decodes;
@@ -196,7 +200,7 @@ ds_status measured_read_mla(const measured_reader *r, measured_row *row) {
     if (module) add_projections(row, dtype, &l, false);
     add_attention(row, module ? DS_BF16 : dtype, &l.h);
     if (module) add_projections(row, dtype, &l, true);
-    /* The table names no kernel; heads of 192 and 128 dims are of libraries, not of PyTorch. */
+    /* Norms and rotation of a library. */
     for (uint32_t i = 0; i < row->n_parts; i++) row->parts[i].kernels = DS_KERNELS_FUSED;
     return DS_OK;
 }

@@ -24,7 +24,9 @@ ds_status measured_price(const ds_profiles *profiles, uint32_t profile, ds_cost_
                                .op = part->op,
                                .work = &part->work,
                                .kernels = part->kernels,
-                               .kernel = row->table == MEASURED_ATTENTION ? row->kernel : NULL};
+                               .kernel = row->table == MEASURED_ATTENTION ? row->kernel
+                                         : row->table == MEASURED_MLA     ? "mla"
+                                                                          : NULL};
         ds_cost cost;
         ds_status status = ds_cost_op(&query, mode, &cost, NULL, err);
         if (status == DS_ERR_COST) {
