@@ -132,6 +132,10 @@ ds_status fit_experts(const char *tables, const char *folder, fit_mode mode, ds_
  * fit_products. */
 ds_status fit_dispatch(const char *tables, const char *folder, fit_mode mode, ds_error *err);
 
+/* Fits curves of convolutions and recurrent layers to the rows of the folder's device in
+ * TABLES/deepbench.csv, marked calib (bench.c). FIT_CHECK as in fit_products. */
+ds_status fit_bench(const char *tables, const char *folder, fit_mode mode, ds_error *err);
+
 /* Numbers of names, in order of appearance; names.slots zeroed by ds_strtab_init. */
 typedef struct fit_groups {
     ds_strtab names;

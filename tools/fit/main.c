@@ -16,6 +16,7 @@ static int usage(void) {
         "       fit-profiles products TABLES cost_profiles/NAME [--write | --check]\n"
         "       fit-profiles experts TABLES cost_profiles/NAME [--write | --check]\n"
         "       fit-profiles dispatch TABLES cost_profiles/NAME [--write | --check]\n"
+        "       fit-profiles bench TABLES cost_profiles/NAME [--write | --check]\n"
         "       fit-profiles collectives TOPOLOGY.dir cost_profiles/NAME TABLE.csv "
         "[--write | --check]\n"
         "       fit-profiles left-out TOPOLOGY.dir cost_profiles/NAME TABLE.csv\n"
@@ -32,6 +33,7 @@ static int usage(void) {
         "products  fits gemm_fits.csv of a generic profile to TABLES/gemm.csv and deepbench.csv\n"
         "experts   fits the products of experts to TABLES/moe.csv\n"
         "dispatch  fits the sending of tokens to experts to TABLES/dispatch.csv\n"
+        "bench     fits convolutions and recurrent layers to TABLES/deepbench.csv\n"
         "collectives  fits protocols to measured collectives\n"
         "left-out     predicts measured collectives by fits that did not see their links, nodes,\n"
         "             groups or sizes\n"
@@ -137,6 +139,8 @@ int main(int argc, char **argv) {
         status = fit_experts(argv[2], argv[3], mode, &err);
     else if (strcmp(argv[1], "dispatch") == 0 && argc > 3 && mode_of(argv[4], &mode))
         status = fit_dispatch(argv[2], argv[3], mode, &err);
+    else if (strcmp(argv[1], "bench") == 0 && argc > 3 && mode_of(argv[4], &mode))
+        status = fit_bench(argv[2], argv[3], mode, &err);
     else if (strcmp(argv[1], "steps") == 0 && argc == 4)
         status = fit_steps(argv[2], argv[3], &err);
     else if (strcmp(argv[1], "left-out") == 0 && argc == 5)

@@ -30,6 +30,12 @@ static ds_status read_product(const measured_reader *r, ds_dtype dtype, measured
     return DS_OK;
 }
 
+/* What algorithms tell apart: Winograd's is for filters of 3 x 3 at stride 1. */
+static const char *filter_of(int64_t rows, int64_t columns, int64_t high, int64_t result) {
+    if (rows == 1 && columns == 1) return "1x1";
+    return rows == 3 && columns == 3 && result + 2 >= high ? "3x3" : "wide";
+}
+
 static ds_status read_conv(const measured_reader *r, ds_dtype dtype, measured_row *row) {
     static const char *const names[] = {"W", "H", "C", "N", "K", "R", "S", "P", "Q"};
     enum { W, H, C, N, K, R, S, P, Q, COUNT };
@@ -43,6 +49,7 @@ static ds_status read_conv(const measured_reader *r, ds_dtype dtype, measured_ro
     bool data = strcmp(row->direction, "bwd_data") == 0;
     bool weight = strcmp(row->direction, "bwd_weight") == 0;
     const char *op = data ? "conv2d_grad_x" : weight ? "conv2d_grad_w" : "conv2d";
+    op = ds_arena_printf(r->arena, "%s_%s", op, filter_of(v[R], v[S], v[H], v[P]));
     int64_t image = TIMES(v[N], v[C], v[H], v[W]), result = TIMES(v[N], v[K], v[P], v[Q]);
     int64_t filter = TIMES(v[K], v[C], v[R], v[S]), all = image + result + filter;
     int64_t written = data ? image : weight ? filter : result;
