@@ -270,6 +270,7 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
     else /* without a profile the device's default one would count */
         ds_buf_put(out, "  profile = ideal\n");
     if (purpose == VAL_TIME && t->without) ds_buf_printf(out, "  without = [%s]\n", t->without);
+    if (t->graphs && purpose == VAL_TIME) ds_buf_put(out, "  cuda_graphs = true\n");
     put_train(r, t, purpose, out);
     put_strategy(r, t, purpose, microbatches, out);
     ds_buf_put(out, "}\n");

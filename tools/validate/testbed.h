@@ -41,6 +41,7 @@ typedef struct val_testbed {
     const char *kernels;      /* the scenario's word; NULL: the framework's */
     const char *loss_kernels; /* the scenario's word; NULL: as kernels */
     const char *attention_kernel; /* with a generic profile; NULL: the stack's */
+    bool graphs;                  /* the recipes record kernels as CUDA graphs */
     const char *grad_dtype;       /* in which gradients are summed; NULL: the framework's */
     bool narrow;                  /* the profile has products of 8 bits */
     bool sp;                      /* with tp > 1 what lies between its regions is split too */

@@ -7,10 +7,15 @@
 #define HOPPER_NODE .domain = 8, .nvlink_gb_per_s = 450, .nic_mb_per_s = 50000, .pcie_gb_per_s = 63
 #define B200_NODE   .domain = 8, .nvlink_gb_per_s = 900, .nic_mb_per_s = 50000, .pcie_gb_per_s = 63
 #define B300_NODE   .domain = 8, .nvlink_gb_per_s = 900, .nic_mb_per_s = 100000, .pcie_gb_per_s = 121
-/* assumed: 64 of an NVL72's 72 GPUs, so that groups of powers of two lie in one rack. */
-#define GB200_RACK .domain = 64, .nvlink_gb_per_s = 900, .nic_mb_per_s = 50000, .pcie_gb_per_s = 63
+/* assumed: 64 of an NVL72's 72 GPUs, so that groups of powers of two lie in one rack. Recipes for
+ * racks record layers, or parts of layers, as CUDA graphs (NVIDIA-NeMo/Megatron-Bridge pull requests
+ * 4080 and 5383: attention and MLP; 4211: the iteration; perf_recipes/nemotronh), from 26.06 on
+ * recipes for B200 and B300, too (4606); assumed: of parts, the host hides the rest. */
+#define GB200_RACK                                                                                 \
+    .domain = 64, .graphs = true, .nvlink_gb_per_s = 900, .nic_mb_per_s = 50000, .pcie_gb_per_s = 63
 #define GB300_RACK                                                                                 \
-    .domain = 64, .nvlink_gb_per_s = 900, .nic_mb_per_s = 100000, .pcie_gb_per_s = 121
+    .domain = 64, .graphs = true, .nvlink_gb_per_s = 900, .nic_mb_per_s = 100000,                  \
+    .pcie_gb_per_s = 121
 
 /* Megatron-Bridge's recipes: distributed optimizer, fused attention, sequence parallel with tp; its
  * tables do not say what is recomputed (recipe.h). */
@@ -64,8 +69,8 @@ const val_testbed val_recent_testbeds[] = {
     {BRIDGE, .gpu = "B300", .profile = "B300-Bridge-early", B300_NODE},
     {BRIDGE, .gpu = "GB200", .profile = "GB200-Bridge-early", GB200_RACK},
     {BRIDGE, .gpu = "GB300", .profile = "GB300-Bridge-early", GB300_RACK},
-    {BRIDGE, .gpu = "B200", .since = 2606, .profile = "B200-Bridge", B200_NODE},
-    {BRIDGE, .gpu = "B300", .since = 2606, .profile = "B300-Bridge", B300_NODE},
+    {BRIDGE, .gpu = "B200", .since = 2606, .profile = "B200-Bridge", .graphs = true, B200_NODE},
+    {BRIDGE, .gpu = "B300", .since = 2606, .profile = "B300-Bridge", .graphs = true, B300_NODE},
     {BRIDGE, .gpu = "GB200", .since = 2606, .profile = "GB200-Bridge", GB200_RACK},
     {BRIDGE, .gpu = "GB300", .since = 2606, .profile = "GB300-Bridge", GB300_RACK},
 };
