@@ -451,6 +451,36 @@ static ds_status predict_row(const val_job *job, ds_plan_ground *ground, val_row
                    : keep_reserved(job, ground, testbed, p, err);
 }
 
+/* Bytes of weights, gradients and Adam's states that no layout of the method gets below: the words
+ * are of Alpa's names for models, and any other method may share out all of them. */
+static double least_state_bytes(const val_row *row) {
+    double params = row->params_b * 1e9, n = (double)row->gpus;
+    double weight = strncasecmp(row->precision, "fp32", 4) == 0 ? 4 : 2;
+    if (strstr(row->model, "data_parallel")) return 16 * params;
+    if (strstr(row->model, "zero_2")) return (weight + (16 - weight) / n) * params;
+    return 16 * params / n;
+}
+
+/* A run that ended out of memory and says too little to be simulated: where the states alone pass
+ * what the device has, no more need be known. */
+static ds_status bound_row(const val_job *job, val_prediction *p, ds_error *err) {
+    uint32_t kind;
+    char gpu[64];
+    ds_error unsaid;
+    val_gpu_name(val_row_gpu(&p->row), gpu, sizeof gpu);
+    if (ds_profiles_find_kind(job->profiles, gpu, DS_NOWHERE, &kind, &unsaid) == DS_OK &&
+        p->row.params_b > 0 && p->row.gpus > 0) {
+        const ds_device_kind *device = ds_profiles_kind(job->profiles, kind);
+        double process = (double)(device->reserved.driver_bytes + device->reserved.context_bytes);
+        p->peak_gib = (least_state_bytes(&p->row) + process) / GIB;
+        p->capacity_gib = (double)device->memory_bytes / GIB;
+        if (is_unfit(p)) return DS_OK;
+    }
+    p->ran_out = false;
+    p->peak_gib = p->capacity_gib = 0;
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "no measured time");
+}
+
 static ds_status predict(const val_job *job, ds_plan_ground *ground, val_prediction *p,
                          ds_error *err) {
     val_row row = p->row;
@@ -464,9 +494,10 @@ static ds_status predict(const val_job *job, ds_plan_ground *ground, val_predict
     if (val_row_is_mlp(&row)) return time_mlp(job, ground, p, err);
     DS_TRY(val_testbed_for(&row, job->zero_shot, &testbed, err));
     testbed.without = job->without;
-    DS_TRY(check_dense(&row, &testbed, err));
+    ds_status status = check_dense(&row, &testbed, err);
     val_testbed_complete(&testbed, &row);
-    return predict_row(job, ground, row, &testbed, p, err);
+    if (status == DS_OK) status = predict_row(job, ground, row, &testbed, p, err);
+    return status != DS_OK && p->ran_out ? bound_row(job, p, err) : status;
 }
 
 /* ---- all rows ---- */
