@@ -409,3 +409,27 @@ Test(cost_committed, the_catalogue_knows_the_published_figures) {
     }
     ds_profiles_free(p);
 }
+
+/* Without a capacity whatever is simulated fits. One entry has none: a core of the host that reads
+ * the database, which nobody knows. What the driver keeps leaves most of the memory. */
+Test(cost_committed, devices_have_capacities) {
+    ds_csv csv;
+    ds_error err = {0};
+    cr_assert_eq(ds_csv_read(DS_SOURCE_DIR "/cost_profiles/catalogue/devices.csv", &csv, &err),
+                 DS_OK, "%s", err.message);
+    p = cost_tree_load_committed();
+    uint32_t name = ds_csv_find(&csv, "name");
+    cr_assert_gt(csv.rows.n, 30u);
+    for (uint32_t i = 0; i < csv.rows.n; i++) {
+        const char *device = csv.rows.at[i].cells[name];
+        uint32_t kind;
+        cr_assert_eq(ds_profiles_find_kind(p, device, DS_NOWHERE, &kind, &err), DS_OK, "%s",
+                     err.message);
+        const ds_device_kind *k = ds_profiles_kind(p, kind);
+        bool host = strcmp(device, "localhost-core") == 0;
+        cr_expect_eq(k->memory_bytes > 0, !host, "%s", device);
+        cr_expect_leq(20 * k->reserved.driver_bytes, k->memory_bytes, "%s", device);
+    }
+    ds_csv_deinit(&csv);
+    ds_profiles_free(p);
+}
