@@ -8,6 +8,14 @@
 #include "ir/strategy/terms.h"
 #include "sim/plan/internal.h"
 
+/* The stack of a part of the model: by default that of the whole. */
+static ds_status read_part(const ds_builder *b, const char *key, const char *word,
+                           ds_kernel_stack *out, ds_error *err) {
+    DS_TRY(ds_scenario_text(b->binding, "", key, &word, err));
+    if (ds_kernel_stack_parse(word, out)) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "%s = %s: no such stack", key, word);
+}
+
 ds_status ds_plan__find_kernels(ds_builder *b, ds_error *err) {
     const char *word = "ops";
     DS_TRY(ds_scenario_text(b->binding, "", "kernels", &word, err));
@@ -17,11 +25,8 @@ ds_status ds_plan__find_kernels(ds_builder *b, ds_error *err) {
     if (preset) word = preset->value;
     if (!ds_kernel_stack_parse(word, &b->plan->stack))
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "kernels = %s: no such stack", word);
-    const char *loss = word;
-    DS_TRY(ds_scenario_text(b->binding, "", "loss_kernels", &loss, err));
-    if (!ds_kernel_stack_parse(loss, &b->plan->loss))
-        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "loss_kernels = %s: no such stack",
-                            loss);
+    DS_TRY(read_part(b, "loss_kernels", word, &b->plan->loss, err));
+    DS_TRY(read_part(b, "norm_kernels", word, &b->plan->norms, err));
     bool counts = ds_profiles_has(b->profiles, DS_TERM_KERNELS);
     b->plan->kernels = counts ? b->plan->stack : DS_KERNELS_OPS;
     int64_t chunks = 1;

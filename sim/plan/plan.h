@@ -313,7 +313,7 @@ typedef struct ds_plan {
     bool per_rank;
     ds_cost_mode cost_mode;
     ds_kernel_stack stack;        /* of the framework: what stays in memory */
-    ds_kernel_stack loss;         /* of the loss: what stays in memory */
+    ds_kernel_stack loss, norms;  /* of the loss and of RMSNorm: what stays in memory */
     ds_kernel_stack kernels;      /* what is launched: `stack`, or ops without the term `kernels` */
     const char *attention_kernel; /* a word of ds_cost_query.kernel; NULL: that of the stack */
     bool cuda_graphs;             /* the host issues nothing */

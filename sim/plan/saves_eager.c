@@ -3,7 +3,8 @@
  *   rms_norm       a series of ops: x in f32, which their gradients read, and the normalised value in
  *                  the dtype of x, by which the gradient of the scale is made (aten/src/ATen/native/
  *                  layer_norm.cpp, rms_norm_symint, at v2.5; tools/autograd/derivatives.yaml: pow and
- *                  mul keep their operands). Of 32 bits x itself, and the normalised value.
+ *                  mul keep their operands). Of 32 bits x itself, and the normalised value. A fused
+ *                  norm (`norm_kernels`) keeps what the op reads.
  *   selective_op   the results of every second product from the first one on are kept as the forward
  *                  pass made them, also where no gradient reads them (torch/utils/checkpoint.py,
  *                  _CachingTorchDispatchMode: storage holds MUST_SAVE results until the block has run
@@ -105,7 +106,7 @@ void ds_plan__saves_eager(ds_plan *plan, const bool *backward, bool keeps_produc
                .until = ds_xmalloc(plan->scopes.n * sizeof *e.until)};
     for (uint32_t v = 0; v < plan->values.n; v++) e.norm[v] = DS_NONE;
     for (uint32_t s = 0; s < plan->scopes.n; s++) e.until[s] = DS_NONE;
-    find_norms(&e);
+    if (plan->norms == DS_KERNELS_EAGER) find_norms(&e);
     if (keeps_products) find_products(&e);
     free(e.norm);
     free(e.until);

@@ -261,6 +261,7 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
     const char *kernels = purpose >= VAL_FITS ? "fused" : t->kernels;
     if (kernels) ds_buf_printf(out, "  kernels = %s\n", kernels);
     if (t->loss_kernels) ds_buf_printf(out, "  loss_kernels = %s\n", t->loss_kernels);
+    if (t->norm_kernels) ds_buf_printf(out, "  norm_kernels = %s\n", t->norm_kernels);
     if (purpose == VAL_TIME && is_generic(t))
         ds_buf_printf(
             out, "  profile = generic\n%s%s%s", t->attention_kernel ? "  attention_kernel = " : "",

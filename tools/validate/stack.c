@@ -229,6 +229,13 @@ static bool has_eager_loss(const val_row *row, const val_testbed *t) {
            strcmp(t->framework, "torchtitan") == 0 && date && atoi(date + 1) < LOSS_COMPILED_SINCE;
 }
 
+/* torchtitan's page of Llama 2 is of April 2024, when its configurations said norm_type =
+ * "fused_rmsnorm" (train_configs/llama_7b.toml; pull request 181). */
+static bool has_fused_norms(const val_row *row, const val_testbed *t) {
+    return strcmp(t->framework, "torchtitan") == 0 && mentions(row->ref, "performance.md") &&
+           mentions(row->ref, "Llama 2");
+}
+
 ds_status val_stack_testbed(const val_row *row, val_testbed *out, ds_error *err) {
     *out = stack_of(row)->facts;
     DS_TRY(fill_machine(row, out, err));
@@ -243,6 +250,7 @@ ds_status val_stack_testbed(const val_row *row, val_testbed *out, ds_error *err)
     if (is_compiled(row, out)) out->kernels = "compiled";
     if (out->kernels && mentions(row->notes, "eager")) out->kernels = "eager";
     if (has_eager_loss(row, out)) out->loss_kernels = "eager";
+    if (has_fused_norms(row, out)) out->norm_kernels = "fused";
     return DS_OK;
 }
 

@@ -40,6 +40,7 @@ typedef struct val_testbed {
     const char *framework;    /* the scenario's word; NULL: none, all settings are stated here */
     const char *kernels;      /* the scenario's word; NULL: the framework's */
     const char *loss_kernels; /* the scenario's word; NULL: as kernels */
+    const char *norm_kernels; /* the same */
     const char *attention_kernel; /* with a generic profile; NULL: the stack's */
     bool graphs;                  /* the recipes record kernels as CUDA graphs */
     const char *grad_dtype;       /* in which gradients are summed; NULL: the framework's */

@@ -70,6 +70,7 @@ Test(mem_stacks, llama) {
     cr_expect_eq(layer("llama", "ops", "", "dp = 1"), ops);
     /* PyTorch's rms_norm: of both norms x in f32 too, and the value that the scale multiplies */
     cr_expect_eq(layer("llama", "eager", "", "dp = 1"), ops + 2 * (4 + 2) * T * H);
+    cr_expect_eq(layer("llama", "eager, norm_kernels = fused", "", "dp = 1"), ops);
     cr_expect_eq(layer("llama", "compiled", "", "dp = 1"), ops - 2 * T * F);
     cr_expect_eq(layer("llama", "fused", "", "dp = 1"), ops - 2 * T * F);
     cr_expect_eq(layer("llama", "fused, without = kernels", "", "dp = 1"), ops - 2 * T * F,
