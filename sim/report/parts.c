@@ -1,6 +1,7 @@
 /* What a step's critical path is made of, by parts whose predictions err unlike. */
 #include "sim/report/analysis.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Routes tokens to experts, or back. */
@@ -31,11 +32,19 @@ static ds_step_part part_of(const ds_result *r, const ds_segment *s, bool expert
     return narrow ? DS_PART_NARROW : DS_PART_COMPUTE;
 }
 
-/* When the host has issued the last task. */
+/* When a host that never waits has issued the last task. A pause stands behind the pause before it. */
 static int64_t issue_ps(const ds_plan *plan) {
-    int64_t last_ps = 0;
-    for (uint32_t t = 0; t < plan->n_tasks; t++)
-        if (plan->task_issue_ps[t] > last_ps) last_ps = plan->task_issue_ps[t];
+    int64_t *pauses = ds_xcalloc((size_t)plan->n_pauses + 1, sizeof *pauses), last_ps = 0;
+    for (uint32_t p = 0; p < plan->n_pauses; p++) {
+        uint32_t before = plan->pauses[p].before;
+        pauses[p] = ds_ps_sum(before == DS_NONE ? 0 : pauses[before], plan->pauses[p].issue_ps);
+    }
+    for (uint32_t t = 0; t < plan->n_tasks; t++) {
+        uint32_t pause = plan->task_pause ? plan->task_pause[t] : DS_NONE;
+        int64_t ps = ds_ps_sum(pause == DS_NONE ? 0 : pauses[pause], plan->task_issue_ps[t]);
+        if (ps > last_ps) last_ps = ps;
+    }
+    free(pauses);
     return last_ps;
 }
 

@@ -14,7 +14,8 @@ for table in tests/data/e2e/e2e_*.csv; do
     case $name in
     e2e_zero_shot | e2e_distir_mlp | e2e_nemo_launcher_a100) continue ;; # no row of the split calib, or none with shares
     e2e_vtrain_single) every=10 ;;
-    e2e_megatron_bridge | e2e_mpt_fsdp | e2e_vtrain_multi | e2e_bigscience_a100) every=3 ;;
+    e2e_bigscience_a100) every=6 ;;
+    e2e_megatron_bridge | e2e_mpt_fsdp | e2e_vtrain_multi | e2e_bigscience_v100 | e2e_alpa_v100) every=3 ;;
     esac
     [ -s "$rows/own_$name.csv" ] ||
         "$distsim" validate -I scenarios --split calib "$table" -o "$rows/own_$name.csv" >/dev/null || exit 1
