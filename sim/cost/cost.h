@@ -175,6 +175,13 @@ typedef enum ds_step_part {
 } ds_step_part;
 const char *ds_step_part_name(ds_step_part part);
 
+/* Of the logarithm of measured/predicted: nine in ten lie within bias - error and bias + error. */
+typedef struct ds_part_error {
+    double bias, error;
+} ds_part_error;
+/* A part's by catalogue/intervals.csv; 0 and 0 where the catalogue has none. */
+ds_part_error ds_profiles_part_error(const ds_profiles *profiles, ds_step_part part);
+
 /* Where measured steps lie whose shares of these parts are `share` (of the whole; STEP is 1): nine in
  * ten from low to high times the prediction by a generic profile,
  *   e^(bias ± error),  bias = Σ share bias_k,  error² = Σ (share error_k)²

@@ -16,6 +16,10 @@ const char *ds_step_part_name(ds_step_part part) {
     return names[part];
 }
 
+ds_part_error ds_profiles_part_error(const ds_profiles *profiles, ds_step_part part) {
+    return profiles->parts[part];
+}
+
 /* e^x by + and x alone, the same on all machines: (1 + x/2^20)^(2^20), off by x^2/2^21. */
 static double exp_of(double x) {
     double power = 1 + x / 0x1p20;

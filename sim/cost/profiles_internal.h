@@ -121,11 +121,6 @@ typedef struct ds_protocol {
     const char *basis, *source;
 } ds_protocol;
 
-/* Of the logarithm of measured/predicted. */
-typedef struct ds_part_error {
-    double bias, error;
-} ds_part_error;
-
 typedef struct ds_profile {
     const char *name, *lower;
     uint32_t kind;

@@ -66,8 +66,8 @@ Test(calibrate, errors_against_the_number_of_rows) {
     cr_expect_float_eq(e.mean, (20. * 3 + 50) / 4, 1e-9);
     cr_expect_float_eq(e.bias, -(20. * 3 + 50) / 4, 1e-9);
     cr_expect_float_eq(e.median, 20, 1e-9);
-    cr_expect_eq(e.covered, 75); /* log 1.25 < 1.645 sqrt(0.04 + 0.01) = 0.368 < log 2 */
-    cr_expect_float_eq(e.half_width, 100 * sinh(1.645 * sqrt(0.05)), 1e-9);
+    cr_expect_eq(e.covered, 75); /* log 1.25 < 2.132 sqrt(0.04 + 0.01) = 0.477 < log 2 */
+    cr_expect_float_eq(e.half_width, 100 * sinh(2.132 * sqrt(0.05)), 1e-9);
 
     cal_errors_of(rows, 3, 1, &prior, &e);
     cr_expect_eq(e.draws, 3);

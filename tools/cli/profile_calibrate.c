@@ -27,7 +27,8 @@ typedef struct calibrating {
     ds_csv csv;
     DS_VEC(val_prediction) rows; /* of the device, by the generic profile … */
     DS_VEC(val_prediction) open; /* … and before they are predicted */
-    cal_row *near;               /* of the rows, those that are predicted */
+    cal_prior prior;
+    cal_row *near; /* of the rows, those that are predicted */
     uint32_t n;
     cal_errors errors[N_NUMBERS];
     cal_estimate all;                  /* from all rows */
@@ -100,19 +101,19 @@ static ds_status take_all(calibrating *c, const val_job *job, ds_error *err) {
         order[i] = i;
         rows[i] = c->open.at[c->near[i].of];
     }
-    cal_estimate_from(c->near, order, n, &cal_usual, &c->all);
+    cal_estimate_from(c->near, order, n, &c->prior, &c->all);
     for (int a = 0; a < CAL_FACTORS; a++) c->factors[a] = exp(c->all.mean[a]);
     ds_status status = cal_predict(job, c->common->profiles, c->factors, rows, n, err);
     uint32_t counted = 0;
     for (uint32_t i = 0; i < n && status == DS_OK; i++) {
-        far[i] = cal_deviation(&c->all, &c->near[i], &cal_usual);
+        far[i] = cal_deviation(&c->all, &c->near[i], &c->prior);
         if (rows[i].refused) continue;
         c->seen += fabs(val_error(&rows[i]));
         counted++;
     }
     if (counted) c->seen /= counted;
     qsort(far, n, sizeof *far, by_value);
-    c->high = n ? exp(1.645 * far[n / 2]) : 0;
+    c->high = n ? exp(CAL_NINE_IN_TEN * far[n / 2]) : 0;
     c->low = n ? 1 / c->high : 0;
     free(far);
     free(order);
@@ -285,7 +286,7 @@ static ds_status calibrate(calibrating *c, ds_error *err) {
     c->near = ds_xcalloc((size_t)c->rows.n + 1, sizeof *c->near);
     DS_TRY(cal_look(&job, c->common->profiles, c->rows.at, c->rows.n, c->near, &c->n, err));
     for (int i = 0; i < N_NUMBERS; i++)
-        cal_errors_of(c->near, c->n, numbers[i], &cal_usual, &c->errors[i]);
+        cal_errors_of(c->near, c->n, numbers[i], &c->prior, &c->errors[i]);
     if (!c->n)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
                             "%s: no row is predicted; the first, line %u: %s", c->options->table,
@@ -299,6 +300,7 @@ ds_status profile_calibrate(const profile_calibrate_options *options, cli_option
     calibrating c = {.options = options, .common = common};
     ds_buf text = {0};
     DS_TRY(ds_profiles_load(common->profiles, &c.profiles, err));
+    c.prior = cal_prior_of(c.profiles);
     ds_status status = calibrate(&c, err);
     if (status == DS_OK && options->json) put_json(&c, &text);
     if (status == DS_OK && !options->json) put_table(&c, &text);

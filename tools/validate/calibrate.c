@@ -9,15 +9,29 @@
 
 /* Of a factor, for slopes: the size of a usual correction. */
 #define CAL_AWAY 1.15
-/* Nine in ten of a normal distribution lie within so many standard deviations. */
-#define NINE_IN_TEN 1.645
-
-const cal_prior cal_usual = {.spread = {0.20, 0.50, 0.70}, .noise = 0.12};
-
 /* Rows have the tails of Student's t with so many degrees of freedom: a run that something else held
  * up pulls little. Assumed: between Cauchy's 1 and the normal's infinity. */
 #define TAILS 4.0
 #define TURNS 12 /* of weights and estimates; they settle within a few */
+
+/* Of a catalogue without the table; assumed. */
+static const cal_prior usual = {.spread = {0.20, 0.50, 0.70}, .noise = 0.12};
+#define LEAST_SPREAD 1e-3 /* a factor that nothing moves needs no inverse of 0 */
+
+cal_prior cal_prior_of(const ds_profiles *profiles) {
+    static const ds_step_part parts[CAL_FACTORS] = {DS_PART_COMPUTE, DS_PART_COMMUNICATION,
+                                                    DS_PART_HOST};
+    cal_prior prior = {.noise =
+                           ds_profiles_part_error(profiles, DS_PART_STEP).error / CAL_NINE_IN_TEN};
+    if (!(prior.noise > 0)) return usual;
+    for (int a = 0; a < CAL_FACTORS; a++) {
+        ds_part_error part = ds_profiles_part_error(profiles, parts[a]);
+        double scale = part.error / CAL_NINE_IN_TEN;
+        prior.spread[a] = sqrt(scale * scale + part.bias * part.bias);
+        if (!(prior.spread[a] > LEAST_SPREAD)) prior.spread[a] = LEAST_SPREAD;
+    }
+    return prior;
+}
 
 /* ---- the estimate ---- */
 
@@ -146,7 +160,7 @@ static void count_others(const cal_row *rows, uint32_t n, const uint32_t *order,
     cal_estimate_from(rows, order, k, prior, &e);
     for (uint32_t i = k; i < n; i++) {
         const cal_row *row = &rows[order[i]];
-        double shift = cal_shift(&e, row), far = NINE_IN_TEN * cal_deviation(&e, row, prior);
+        double shift = cal_shift(&e, row), far = CAL_NINE_IN_TEN * cal_deviation(&e, row, prior);
         double error = 100 * (exp(shift - row->ratio) - 1);
         t->within += fabs(row->ratio - shift) <= far;
         t->halves[t->n] = 50 * (exp(far) - exp(-far));

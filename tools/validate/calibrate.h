@@ -13,12 +13,17 @@
 
 #define CAL_FACTORS 3 /* compute, communication, host */
 
-/* What is known before a row: the standard deviations of the logarithms of the factors, and of
- * log(measured/predicted) around a cluster's own factors. */
+/* Known before any row: the scales of the logarithms of the factors, and of log(measured/predicted)
+ * around a cluster's own factors. */
 typedef struct cal_prior {
     double spread[CAL_FACTORS], noise;
 } cal_prior;
-extern const cal_prior cal_usual;
+/* By catalogue/intervals.csv: of the parts compute, communication and host, of which a factor may have
+ * the bias and the error of other clusters; the noise is the error of the part step. */
+cal_prior cal_prior_of(const ds_profiles *profiles);
+
+/* Student's t with four degrees of freedom: nine in ten lie within so many scales. */
+#define CAL_NINE_IN_TEN 2.132
 
 /* A row near the generic constants. */
 typedef struct cal_row {
@@ -55,8 +60,8 @@ void cal_errors_of(const cal_row *rows, uint32_t n, uint32_t k, const cal_prior 
                    cal_errors *out);
 
 /* Predicts the rows four times: `rows` by the generic profile, with the reasons of refusals; near[i]
- * of the rows that all four predict, as many as *n_near. near has room for n. db_path NULL: as ds_profiles_load. Errors: of ds_profiles_load and
- * val_predict. */
+ * of the rows that all four predict, as many as *n_near. near has room for n. db_path NULL: as
+ * ds_profiles_load. Errors: of ds_profiles_load and val_predict. */
 ds_status cal_look(const val_job *job, const char *db_path, val_prediction *rows, uint32_t n,
                    cal_row *near, uint32_t *n_near, ds_error *err);
 /* Predicts rows that nothing has predicted yet by the generic profile with these factors. */
