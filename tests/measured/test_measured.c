@@ -176,7 +176,7 @@ Test(measured, a_token_goes_once_to_a_device) {
                             "sms,time_us,source,split\n"
                             "H100-SXM-80GB,DeepEP normal (1),dispatch,1,2,4096,1280,2,4,fp8,"
                             "16 (best),9,s,calib\n"
-                            "H100-SXM-80GB,DeepEP normal (1),combine,4,32,4096,1280,1,,bf16,,9,s,"
+                            "H100-SXM-80GB,DeepEP normal (1),combine,4,32,4096,1280,1,,fp8,,9,s,"
                             "calib\n"
                             "H100-SXM-80GB,DeepEP low-latency (1),combine,1,8,8,1280,8,,bf16,,9,s,"
                             "calib\n",

@@ -25,7 +25,7 @@
 
 enum { LAUNCH, E_LINK, COPY, RATE, OWN, N_INSIDE, NODE = N_INSIDE, E_NET, N_VARIABLES };
 
-static const char *const kernels[] = {"deepep", "two_sided"};
+static const char *const kernels[] = {"deepep", "two_sided", "one_sided"};
 static const char *const directions[] = {"dispatch", "combine"};
 
 typedef struct sample {
