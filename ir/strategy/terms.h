@@ -18,6 +18,7 @@
     X(HOST, "host", "the host's time to issue kernels; without: kernels wait for no host")         \
     X(KERNELS, "kernels", "kernels of the framework's stack; without: an operation is a kernel")   \
     X(CLOCKS, "clocks", "clocks that power limits allow; without: clocks of short measurements")   \
+    X(STEP, "step", "operations take longer in steps than alone; without: equally long")           \
     X(VARIATION, "variation", "the slowest of many devices; without: devices of a kind are equal") \
     X(INTERFERENCE, "interference", "compute slows down beside transfers; without: neither")       \
     X(PROTOCOLS, "protocols", "fits of collectives; without: latency and bandwidth of the links")

@@ -46,7 +46,7 @@ int64_t ds_clock_part(const ds_device_clock *clock, int64_t power_mw, double bus
 static double busy_of(const ds_cost_query *q, const ds_cost *cost) {
     double peak = ds_profiles_kind(q->profiles, q->kind)->peak_flop_per_s[q->work->dtype];
     if (!(peak > 0) || cost->ps <= 0) return 0;
-    double ps = (double)cost->ps / ds_profile_factors(q->profiles, q->profile).compute;
+    double ps = (double)cost->ps / ds_cost__op_factor(q);
     double share = (double)q->work->flop * (double)DS_PS_PER_S / (ps * peak);
     return share < 1 ? share : 1;
 }

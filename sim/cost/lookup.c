@@ -565,8 +565,9 @@ void ds_cost_sides(const ds_cost_query *of, double *compute_s, double *memory_s)
     query q = query_of(of);
     bound flop, traffic;
     sides(&q, &flop, &traffic);
-    *compute_s = flop.seconds * q.named->factors.compute;
-    *memory_s = traffic.seconds * q.named->factors.compute;
+    double factor = ds_cost__op_factor(of);
+    *compute_s = flop.seconds * factor;
+    *memory_s = traffic.seconds * factor;
 }
 
 /* As fitted together with the products that follow. */
@@ -625,7 +626,7 @@ ds_status ds_cost_op(const ds_cost_query *of, ds_cost_mode mode, ds_cost *out, d
             (measured(&q, work->dtype, out) || (other != work->dtype && measured(&q, other, out)));
         if (!found) DS_TRY(roofline(&q, out));
         if (work->bytes_converted) DS_TRY(add_conversions(&q, out));
-        DS_TRY(ds_cost__scale(q.named, q.named->factors.compute, &out->ps, explain, err));
+        DS_TRY(ds_cost__scale(q.named, ds_cost__op_factor(of), &out->ps, explain, err));
     }
     if (explain) explain_total(&q, out);
     return DS_OK;

@@ -165,6 +165,9 @@ void ds_cost__merge(ds_profiles *p);
 /* relatives.c: generic profiles of kinds without published operations. O(fits of the lenders). */
 void ds_cost__borrow(ds_profiles *p);
 
+/* interval.c: how many times as long as by rows and fits the op takes: by the profile's factor, and
+ * in a step (n_devices > 0) of a generic profile by e^(biases of the step and of the op's part). */
+double ds_cost__op_factor(const ds_cost_query *q);
 /* factors.c: resolves the bases of profiles. DS_ERR_DATA: no such profile of the device, or one that
  * has a base itself. */
 ds_status ds_cost__find_bases(ds_profiles *p, ds_error *err);

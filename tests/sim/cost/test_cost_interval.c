@@ -1,6 +1,7 @@
 /* The interval of steps by a generic profile: parts of 0.3 and 0.4 add up to 0.5 around the bias, so
  * nine in ten measurements lie from e^(0.1 - 0.5) = 0.67032 to e^(0.1 + 0.5) = 1.82212 times the
  * prediction. */
+#include "ir/strategy/terms.h"
 #include "tests/support/generate/cost_tree.h"
 
 #include <criterion/criterion.h>
@@ -39,9 +40,48 @@ Test(cost_interval, parts_add_as_squares_around_their_biases) {
                                    [DS_PART_COMPUTE] = 0.5,
                                    [DS_PART_HOST] = 1,
                                    [DS_PART_LENT] = 0.5}; /* of no relative here */
+    /* Costs of operations have their biases: half of the step's is left, and the host's. */
     ds_cost_spread s = ds_profile_step_spread(p, profile, share);
+    cr_expect_float_eq(s.low, exp(-0.05 - 0.5), 1e-6);
+    cr_expect_float_eq(s.high, exp(-0.05 + 0.5), 1e-6);
+    ds_arena arena;
+    ds_arena_init(&arena);
+    s = ds_profile_step_spread(ds_profiles_without(p, DS_TERM_STEP, &arena), profile, share);
     cr_expect_float_eq(s.low, exp(-0.4), 1e-6);
     cr_expect_float_eq(s.high, exp(0.6), 1e-6);
+    ds_arena_deinit(&arena);
+}
+
+static double seconds_of(const ds_profiles *of, ds_work work, int64_t n_devices) {
+    ds_cost cost;
+    ds_cost_query query = {.profiles = of,
+                           .kind = ds_profile_kind(p, profile),
+                           .profile = profile,
+                           .op = "relu",
+                           .work = &work,
+                           .n_devices = n_devices};
+    double compute_s, memory_s;
+    cr_assert_eq(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, NULL), DS_OK);
+    ds_cost_sides(&query, &compute_s, &memory_s);
+    cr_expect_float_eq(fmax(compute_s, memory_s), (double)cost.ps * 1e-12, 1e-12);
+    return (double)cost.ps * 1e-12;
+}
+
+Test(cost_interval, operations_take_longer_in_steps) {
+    ds_work work = {
+        .kind = DS_WORK_MEMORY, .dtype = DS_F16, .flop = 1000, .bytes_read = 1000000000};
+    ds_arena arena;
+    ds_arena_init(&arena);
+    load(parts, "1");
+    const ds_profiles *without = ds_profiles_without(p, DS_TERM_STEP, &arena);
+    double alone = seconds_of(p, work, 0);
+    cr_expect_float_eq(seconds_of(p, work, 1) / alone, exp(0.3), 1e-6);
+    cr_expect_float_eq(seconds_of(p, work, 64) / alone, exp(0.3), 1e-6);
+    cr_expect_eq(seconds_of(without, work, 64), alone);
+    tear_down();
+    load(parts, "0");
+    cr_expect_eq(seconds_of(p, work, 64), alone);
+    ds_arena_deinit(&arena);
 }
 
 Test(cost_interval, other_profiles_have_none) {
