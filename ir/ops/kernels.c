@@ -82,6 +82,20 @@ int64_t ds_kernel_issue_percent(ds_kernel_stack stack) {
     }
 }
 
+int32_t ds_kernel_calls(ds_kernel_stack stack, const char *op) {
+    static const struct {
+        ds_kernel_stack stack;
+        const char *op;
+        int32_t kernels;
+    } calls[] = {
+#define CALLS(stack, op, kernels, source) {DS_KERNELS_##stack, op, kernels},
+#include "ir/ops/kernels.def"
+    };
+    for (uint32_t i = 0; i < LENGTH(calls); i++)
+        if (calls[i].stack == stack && strcmp(calls[i].op, op) == 0) return calls[i].kernels;
+    return 0;
+}
+
 bool ds_kernel_host_waits(ds_kernel_stack stack) {
     switch (stack) {
 #define WAITS(stack, source)                                                                       \

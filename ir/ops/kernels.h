@@ -39,6 +39,8 @@ const char *ds_kernel_stack_name(ds_kernel_stack stack);
 bool ds_kernel_stack_parse(const char *word, ds_kernel_stack *out);
 /* The host's time for a kernel of the stack, in per cent of a kernel of eager mode. */
 int64_t ds_kernel_issue_percent(ds_kernel_stack stack);
+/* What the host issues for the op beside its kernels. */
+int32_t ds_kernel_calls(ds_kernel_stack stack, const char *op);
 /* Does the host wait for what other stages send? */
 bool ds_kernel_host_waits(ds_kernel_stack stack);
 /* The whole table of KERNELS. */

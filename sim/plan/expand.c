@@ -187,7 +187,7 @@ static void add_tasks(expander *x, uint32_t inst) {
         plan->task_activity[task] = DS_NONE;
         const ds_variant *v = &r->variants[r->class_variant[pos]];
         plan->task_ps[task] = v->ps;
-        issue(x, inst, task, (uint32_t)(1 + v->extra_launches));
+        issue(x, inst, task, (uint32_t)(1 + v->extra_launches + v->calls));
         x->streams.at[plan->task_stream[task]].n++;
         if (r->kind == DS_REC_HALF) DS_HPUSH(&x->halves, ((half){r->match_key, side_of(r), task}));
     }

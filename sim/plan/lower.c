@@ -262,6 +262,8 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
     if (ds_plan__is_work(op)) v->out_bytes[0] = 0;
     const ds_kernel *kernel = given ? NULL : ds_plan__kernel_on(b, site, p->devices[pos]);
     if (kernel) v->extra_launches = kernel->extra_launches;
+    if (!given && ds_profile_is_generic(b->profiles, b->plan->profile_of[p->devices[pos]]))
+        v->calls = ds_kernel_calls(b->plan->kernels, ds_op_name(op->code));
     v->passes = kernel && kernel->line;
     ds_env env = ds_binding_env(b->binding, site->indices);
     if (op->code >= DS_OP_FIRST_TABLE_OP) {

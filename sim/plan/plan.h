@@ -72,6 +72,7 @@ typedef struct ds_variant {
     int64_t scratch_bytes;  /* COMPUTE: ds_op_scratch */
     uint32_t parts;         /* COMPUTE: bit i: operand i is smaller than operand 0 */
     int32_t extra_launches; /* COMPUTE: of ds_cost_query */
+    int32_t calls;          /* COMPUTE: small kernels that the host issues beside */
     bool passes;            /* COMPUTE: of ds_cost_query */
 } ds_variant;
 
