@@ -249,15 +249,22 @@ static ds_status time_layers(const val_job *job, ds_plan_ground *ground, const v
     return DS_OK;
 }
 
-/* What the allocator reserves, and the process has beside: a share of the layers is between what the
- * first and the second scenario need, since layers are alike. */
-static ds_status reserve(const val_job *job, ds_plan_ground *ground, const val_row *const rows[2],
-                         const val_testbed *testbed, const val_purpose purposes[2], double share,
-                         val_prediction *p, ds_error *err) {
+/* A scenario, and another one that a share of the layers, which are alike, is as. */
+typedef struct two_scenarios {
+    const val_row *rows[2];
+    val_purpose purposes[2];
+    double share; /* of the second */
+} two_scenarios;
+
+/* Memory that the allocator reserves, with the process's own. */
+static ds_status reserve(const val_job *job, ds_plan_ground *ground, const two_scenarios *two,
+                         const val_testbed *testbed, val_prediction *p, ds_error *err) {
     timing t[2] = {0};
+    double share = two->share;
     for (int i = 0; i < (share > 0 ? 2 : 1); i++) {
         ds_buf text = {0};
-        val_scenario(rows[i], testbed, purposes[i], val_memory_microbatches(rows[i]), &text);
+        val_scenario(two->rows[i], testbed, two->purposes[i], val_memory_microbatches(two->rows[i]),
+                     &text);
         ds_status status = time_text(job, ground, &text, &t[i], err);
         ds_buf_deinit(&text);
         if (status != DS_OK) return status;
@@ -273,14 +280,15 @@ static ds_status reserve(const val_job *job, ds_plan_ground *ground, const val_r
 static ds_status keep_reserved(const val_job *job, ds_plan_ground *ground,
                                const val_testbed *testbed, val_prediction *p, ds_error *err) {
     val_row kept = p->row, again = p->row;
-    const val_row *const alike[] = {&p->row, &p->row}, *const every[] = {&kept, &again};
-    static const val_purpose hosts[] = {VAL_FITS, VAL_AT_HOST}, plain[] = {VAL_MEMORY, VAL_MEMORY};
     kept.recompute = "none";
     again.recompute = "full";
+    two_scenarios two = {{&p->row, &p->row}, {VAL_MEMORY, VAL_MEMORY}, 0};
     if (testbed->recipes)
-        return reserve(job, ground, alike, testbed, hosts, val_recipe_offloaded(&p->row), p, err);
-    double share = p->row.every ? 1 / (double)p->row.every : 0;
-    return reserve(job, ground, share > 0 ? every : alike, testbed, plain, share, p, err);
+        two = (two_scenarios){
+            {&p->row, &p->row}, {VAL_FITS, VAL_AT_HOST}, val_recipe_offloaded(&p->row)};
+    else if (p->row.every)
+        two = (two_scenarios){{&kept, &again}, {VAL_MEMORY, VAL_MEMORY}, 1 / (double)p->row.every};
+    return reserve(job, ground, &two, testbed, p, err);
 }
 
 static ds_status time_row(const val_job *job, ds_plan_ground *ground, const val_row *row,
