@@ -9,6 +9,7 @@
 #include "ir/base/units.h"
 #include "ir/lang/library.h"
 #include "ir/strategy/scenario.h"
+#include "ir/strategy/terms.h"
 #include "ir/verify/verify.h"
 #include "search/compose/compose.h"
 #include "search/driver/pool.h"
@@ -518,6 +519,14 @@ typedef struct work {
     uint32_t *row_of_slot;
 } work;
 
+/* The terms that a list of names, which scenarios were read with, switches off. */
+static uint32_t terms_of(const char *names) {
+    uint32_t terms = 0;
+    for (uint32_t i = 0; names && i < DS_N_TERMS; i++)
+        if (strstr(names, ds_term_name(i))) terms |= UINT32_C(1) << i;
+    return terms;
+}
+
 /* Where measurements of that profile's steps lie. */
 static void set_interval(const val_job *job, val_prediction *p) {
     val_testbed testbed;
@@ -533,8 +542,12 @@ static void set_interval(const val_job *job, val_prediction *p) {
         profile = ds_profiles_generic(job->profiles, kind);
     if (!profile) return;
     ds_cost_spread spread = ds_profile_spread(job->profiles, profile);
+    ds_arena arena;
+    ds_arena_init(&arena);
     if (!(spread.low > 0) && p->share[DS_PART_STEP] > 0)
-        spread = ds_profile_step_spread(job->profiles, profile, p->share);
+        spread = ds_profile_step_spread(
+            ds_profiles_without(job->profiles, terms_of(job->without), &arena), profile, p->share);
+    ds_arena_deinit(&arena);
     p->low = p->seconds * spread.low;
     p->high = p->seconds * spread.high;
 }
