@@ -23,6 +23,7 @@ typedef struct ds_uncertainty {
     int64_t low_ps, high_ps; /* the step itself where covered_ps is 0: reports print no interval */
     int64_t covered_ps;      /* time on the critical path by fits with known residuals */
     int64_t unknown_ps;      /* time without residuals: peaks of the catalogue, links alone */
+    bool by_parts; /* of a generic profile: by its errors on other clusters' steps, part by part */
 } ds_uncertainty;
 
 /* step - sqrt(Σ (T (1 - low))²) and step + sqrt(Σ (T (high - 1))²) over the distinct works and

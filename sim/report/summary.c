@@ -128,8 +128,10 @@ static void put_uncertainty(const ds_result *r, ds_buf *out) {
             "residuals\n",
             ds_report__percent(ds_ratio((double)u.unknown_ps, (double)r->run.step_ps)).s);
     if (!u.covered_ps) return;
-    ds_buf_printf(out, "  90 %% within   %s .. %s, by the residuals of the fits",
-                  ds_report__ps(u.low_ps).s, ds_report__ps(u.high_ps).s);
+    ds_buf_printf(out, "  90 %% within   %s .. %s, by the %s", ds_report__ps(u.low_ps).s,
+                  ds_report__ps(u.high_ps).s,
+                  u.by_parts ? "errors of generic profiles on other clusters"
+                             : "residuals of the fits");
     if (u.unknown_ps)
         ds_buf_printf(out, "; %s of the step has no measured error",
                       ds_report__percent(ds_ratio((double)u.unknown_ps, (double)r->run.step_ps)).s);

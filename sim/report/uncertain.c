@@ -97,14 +97,16 @@ static void collect(const ds_result *r, const ds_critical_path *path, shares *s,
 
 /* The spread of whole steps, if all devices have the same profile and that profile has one, or is a
  * generic one, whose spread is that of the step's parts. */
-static bool spread_of_steps(const ds_result *r, const ds_critical_path *path, ds_cost_spread *out) {
+static bool spread_of_steps(const ds_result *r, const ds_critical_path *path, ds_cost_spread *out,
+                            bool *by_parts) {
     const ds_plan *plan = r->plan;
     double parts[DS_PART_COUNT];
-    for (uint32_t c = 1; c < plan->n_classes; c++)
-        if (plan->profile_of[c] != plan->profile_of[0]) return false;
-    if (!plan->n_classes) return false;
+    for (uint32_t d = 1; d < plan->n_devices; d++)
+        if (plan->profile_of[d] != plan->profile_of[0]) return false;
+    if (!plan->n_devices) return false;
     *out = ds_profile_spread(plan->profiles, plan->profile_of[0]);
-    if (out->low > 0 && out->high > 0) return true;
+    *by_parts = !(out->low > 0 && out->high > 0);
+    if (!*by_parts) return true;
     ds_step_shares(r, path, parts);
     *out = ds_profile_step_spread(plan->profiles, plan->profile_of[0], parts);
     return out->low > 0 && out->high > 0;
@@ -124,7 +126,7 @@ ds_uncertainty ds_result_uncertainty(const ds_result *result) {
     shares s = {0};
     ds_critical_path path;
     ds_critical_path_find(result, &path);
-    if (spread_of_steps(result, &path, &whole)) {
+    if (spread_of_steps(result, &path, &whole, &of_steps.by_parts)) {
         bool told = to_ps((double)step * whole.low, &of_steps.low_ps) &&
                     to_ps((double)step * whole.high, &of_steps.high_ps);
         ds_critical_path_deinit(&path);

@@ -96,6 +96,7 @@ Test(uncertain, a_generic_profile_errs_by_parts) {
     cr_expect_float_eq((double)u.low_ps, 2 * MS * exp(0.05), 1e4);
     cr_expect_float_eq((double)u.high_ps, 2 * MS * exp(0.15), 1e4);
     cr_expect_eq(u.covered_ps, step);
+    cr_expect(u.by_parts);
 
     issue = "600";
     u = run(two, &step);
