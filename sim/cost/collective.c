@@ -37,15 +37,42 @@ static const shape *shape_of(const char *name) {
     return NULL;
 }
 
+/* Elements of one profile in a vector that is sorted by profile. */
+typedef struct span {
+    uint32_t begin, end;
+} span;
+
+/* The first element whose profile is at least `profile`; the profile is each element's first member.
+ * O(log n). */
+static uint32_t lower_bound(const void *at, size_t size, uint32_t n, uint32_t profile) {
+    uint32_t begin = 0, end = n;
+    while (begin < end) {
+        uint32_t middle = begin + (end - begin) / 2, is;
+        memcpy(&is, (const char *)at + middle * size, sizeof is);
+        if (is < profile)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
+}
+
+#define SPAN_OF(vec, profile) span_of((vec).at, sizeof *(vec).at, (vec).n, profile)
+
+static span span_of(const void *at, size_t size, uint32_t n, uint32_t profile) {
+    return (span){lower_bound(at, size, n, profile), lower_bound(at, size, n, profile + 1)};
+}
+
 /* The fits next to `group`: of the largest group size that is at most `group`, else of the
  * smallest; and, where `group` itself was not profiled, of the next larger one. */
 static const ds_coll_fit *fit_of(const ds_profiles *p, uint32_t profile, const char *collective,
                                  uint32_t group, const ds_coll_fit **above) {
     const ds_coll_fit *found = NULL;
+    span own = SPAN_OF(p->coll_fits, profile);
     *above = NULL;
-    for (uint32_t i = 0; i < p->coll_fits.n; i++) {
+    for (uint32_t i = own.begin; i < own.end; i++) {
         const ds_coll_fit *f = &p->coll_fits.at[i];
-        if (f->profile != profile || strcmp(f->collective, collective) != 0) continue;
+        if (strcmp(f->collective, collective) != 0) continue;
         if (found && f->group > group) {
             if (found->group < group) *above = f;
             break;
@@ -63,11 +90,10 @@ typedef struct run {
 /* The rows of the fit's collective and group: a contiguous run, sorted by size. */
 static run rows_of(const ds_profiles *p, const ds_coll_fit *fit) {
     run r = {0};
-    for (uint32_t i = 0; i < p->coll_rows.n; i++) {
+    span own = SPAN_OF(p->coll_rows, fit->profile);
+    for (uint32_t i = own.begin; i < own.end; i++) {
         const ds_coll_row *row = &p->coll_rows.at[i];
-        if (row->profile != fit->profile || row->group != fit->group ||
-            strcmp(row->collective, fit->collective) != 0)
-            continue;
+        if (row->group != fit->group || strcmp(row->collective, fit->collective) != 0) continue;
         if (!r.n) r.at = row;
         r.n++;
     }
@@ -253,16 +279,16 @@ typedef struct protocols {
 static protocols protocols_of(const ds_profiles *p, uint32_t profile, const char *collective,
                               int64_t link_bytes_per_s) {
     protocols best = {0};
-    for (uint32_t i = 0, n; i < p->protocols.n; i += n) {
+    span own = SPAN_OF(p->protocols, profile);
+    for (uint32_t i = own.begin, n; i < own.end; i += n) {
         const ds_protocol *first = &p->protocols.at[i];
-        for (n = 1; i + n < p->protocols.n; n++) {
+        for (n = 1; i + n < own.end; n++) {
             const ds_protocol *next = &first[n];
-            if (next->profile != first->profile ||
-                next->link_bytes_per_s != first->link_bytes_per_s ||
+            if (next->link_bytes_per_s != first->link_bytes_per_s ||
                 strcmp(next->collective, first->collective) != 0)
                 break;
         }
-        if (first->profile != profile || strcmp(first->collective, collective) != 0) continue;
+        if (strcmp(first->collective, collective) != 0) continue;
         double ratio = link_bytes_per_s ? ratio_of(first->link_bytes_per_s, link_bytes_per_s) : 1;
         if (!best.n || ratio <= best.ratio) best = (protocols){.at = first, .n = n, .ratio = ratio};
     }
