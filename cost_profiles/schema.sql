@@ -84,7 +84,8 @@ CREATE TABLE device_relative (
 CREATE TABLE part_error (
     part   TEXT PRIMARY KEY CHECK (part IN ('step', 'compute', 'attention', 'narrow',
                                             'experts', 'communication', 'host', 'lent')),
-    bias   REAL NOT NULL,
+    bias   REAL NOT NULL -- of operations alone
+           CHECK (bias = 0 OR part IN ('step', 'compute', 'attention', 'narrow')),
     error  REAL NOT NULL CHECK (error >= 0),
     n      INTEGER NOT NULL CHECK (n >= 0), -- testbeds with such a part; 0: assumed, or measured apart
     basis  TEXT NOT NULL CHECK (basis <> ''),

@@ -157,10 +157,10 @@ typedef struct ds_cost_factors {
 ds_cost_factors ds_profile_factors(const ds_profiles *profiles, uint32_t profile);
 
 /* The parts of a step whose predictions by a generic profile err unlike, in order of
- * catalogue/intervals.csv. */
+ * catalogue/intervals.csv. COMPUTE to NARROW share out the operations; EXPERTS and LENT overlap them. */
 #define DS_PART_MAP(X)                                                                             \
     X(STEP, "step")                   /* all of it: what a testbed has of its own */               \
-    X(COMPUTE, "compute")             /* operations of 16 bits and more, but the next */           \
+    X(COMPUTE, "compute")             /* all other operations */                                   \
     X(ATTENTION, "attention")         /* fused attention */                                        \
     X(NARROW, "narrow")               /* products of 8 bits and fewer */                           \
     X(EXPERTS, "experts")             /* routing, exchange, grouped products */                    \
@@ -174,8 +174,11 @@ typedef enum ds_step_part {
         DS_PART_COUNT
 } ds_step_part;
 const char *ds_step_part_name(ds_step_part part);
+/* COMPUTE, ATTENTION or NARROW. */
+ds_step_part ds_step_part_of(const ds_work *work);
 
-/* Of the logarithm of measured/predicted: nine in ten lie within bias - error and bias + error. */
+/* Of the logarithm of measured/predicted: nine in ten lie within bias - error and bias + error. Only
+ * STEP, which all operations share, and the parts of operations have a bias. */
 typedef struct ds_part_error {
     double bias, error;
 } ds_part_error;
@@ -184,8 +187,9 @@ ds_part_error ds_profiles_part_error(const ds_profiles *profiles, ds_step_part p
 
 /* Where measured steps lie whose shares of these parts are `share` (of the whole; STEP is 1): nine in
  * ten from low to high times the prediction by a generic profile,
- *   e^(bias ± error),  bias = Σ share bias_k,  error² = Σ (share error_k)²
- * by catalogue/intervals.csv; 0 and 0 where the catalogue has none, and for other profiles. */
+ *   e^(± error),  error² = Σ (share error_k)²
+ * by catalogue/intervals.csv; without the term `step`, around e^(Σ share (bias_STEP + bias_k)) over the
+ * parts of operations. 0 and 0 where the catalogue has none, and for other profiles. */
 ds_cost_spread ds_profile_step_spread(const ds_profiles *profiles, uint32_t profile,
                                       const double share[DS_PART_COUNT]);
 

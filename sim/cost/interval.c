@@ -1,8 +1,9 @@
-/* The interval of whole steps by generic profiles, of what the steps are made of.
+/* What whole steps say of generic profiles: how much longer operations take in steps, and where measured
+ * steps lie around predictions.
  *
- * No whole step fitted a generic profile, so nobody knows its error on one. What is known are its
- * errors on steps of testbeds: their common bias moves the middle of the interval, and their spread
- * its width, by part (cost_profiles/FITTING.md). */
+ * No step was used to fit a generic profile. Its errors are known from the steps of testbeds
+ * (cost_profiles/FITTING.md). The common error of operations, their bias, is a factor on each operation's
+ * time, the term `step`. So predictions have no bias left, and spreads by part give the interval. */
 #include "sim/cost/profiles_internal.h"
 
 #include <math.h>
@@ -16,6 +17,12 @@ const char *ds_step_part_name(ds_step_part part) {
     return names[part];
 }
 
+ds_step_part ds_step_part_of(const ds_work *work) {
+    if (work->kind == DS_WORK_ATTENTION) return DS_PART_ATTENTION;
+    bool narrow = work->kind == DS_WORK_GEMM && ds_dtype_bits(work->dtype) <= 8;
+    return narrow ? DS_PART_NARROW : DS_PART_COMPUTE;
+}
+
 ds_part_error ds_profiles_part_error(const ds_profiles *profiles, ds_step_part part) {
     return profiles->parts[part];
 }
@@ -27,9 +34,8 @@ static double exp_of(double x) {
     return power;
 }
 
-/* Whose bias is in the costs of operations already (ds_cost__op_factor). */
-static bool is_of_ops(int part) {
-    return part == DS_PART_COMPUTE || part == DS_PART_ATTENTION || part == DS_PART_NARROW;
+static double bias_of(const ds_profiles *p, ds_step_part part) {
+    return p->parts[DS_PART_STEP].bias + p->parts[part].bias;
 }
 
 double ds_cost__op_factor(const ds_cost_query *q) {
@@ -37,29 +43,22 @@ double ds_cost__op_factor(const ds_cost_query *q) {
     double factor = p->profiles.at[q->profile].factors.compute;
     bool known = p->knows_parts && q->n_devices > 0 && ds_profiles_has(p, DS_TERM_STEP);
     if (!known || !ds_profile_is_generic(p, q->profile)) return factor;
-    bool attends = q->work->kind == DS_WORK_ATTENTION;
-    bool narrow = q->work->kind == DS_WORK_GEMM && ds_dtype_bits(q->work->dtype) <= 8;
-    ds_step_part part = attends ? DS_PART_ATTENTION : narrow ? DS_PART_NARROW : DS_PART_COMPUTE;
-    return factor * exp_of(p->parts[DS_PART_STEP].bias + p->parts[part].bias);
+    return factor * exp_of(bias_of(p, ds_step_part_of(q->work)));
 }
 
 ds_cost_spread ds_profile_step_spread(const ds_profiles *profiles, uint32_t profile,
                                       const double share[DS_PART_COUNT]) {
     if (!profiles->knows_parts || !ds_profile_is_generic(profiles, profile))
         return (ds_cost_spread){0};
-    double bias = 0, squares = 0, counted = 0;
-    if (ds_profiles_has(profiles, DS_TERM_STEP))
-        for (int k = 0; k < DS_PART_COUNT; k++) counted += is_of_ops(k) ? share[k] : 0;
+    double bias = 0, squares = 0;
     bool lent = profiles->profiles.at[ds_cost__base(profiles, profile)].is_lent;
     for (int k = 0; k < DS_PART_COUNT; k++) {
-        const ds_part_error *part = &profiles->parts[k];
-        if (k == DS_PART_LENT && !lent) continue;
-        double own = k == DS_PART_STEP             ? share[k] - counted
-                     : counted > 0 && is_of_ops(k) ? 0
-                                                   : share[k];
-        bias += own * part->bias;
-        squares += share[k] * part->error * share[k] * part->error;
+        double error = k == DS_PART_LENT && !lent ? 0 : share[k] * profiles->parts[k].error;
+        squares += error * error;
     }
+    if (!ds_profiles_has(profiles, DS_TERM_STEP)) /* predictions without the factor are biased */
+        for (int k = DS_PART_COMPUTE; k <= DS_PART_NARROW; k++)
+            bias += share[k] * bias_of(profiles, (ds_step_part)k);
     double error = sqrt(squares);
     return (ds_cost_spread){exp_of(bias - error), exp_of(bias + error)};
 }

@@ -19,20 +19,28 @@ static bool has_experts(const ds_result *r, const ds_critical_path *path) {
     return false;
 }
 
-/* `experts`: products of a batch are those of experts, not of heads. */
-static ds_step_part part_of(const ds_result *r, const ds_segment *s, bool experts) {
-    if (s->kind != DS_TIME_COMPUTE && s->kind != DS_TIME_COMM) return DS_PART_STEP;
+/* With experts in the step, a product of a batch is an expert's, not an attention head's. */
+static bool is_of_experts(const ds_result *r, const ds_segment *s, bool experts) {
     const ds_op *op = ds_plan_task_record(r->plan, s->task)->op;
-    if (s->kind == DS_TIME_COMM)
-        return op && op->code == DS_OP_ALL_TO_ALL ? DS_PART_EXPERTS : DS_PART_COMMUNICATION;
+    if (s->kind == DS_TIME_COMM) return op && op->code == DS_OP_ALL_TO_ALL;
     const ds_work *w = &ds_plan_task_variant(r->plan, s->task)->work;
-    if (routes(op) || (experts && w->kind == DS_WORK_GEMM && w->batch > 1)) return DS_PART_EXPERTS;
-    if (w->kind == DS_WORK_ATTENTION) return DS_PART_ATTENTION;
-    bool narrow = w->kind == DS_WORK_GEMM && ds_dtype_bits(w->dtype) <= 8;
-    return narrow ? DS_PART_NARROW : DS_PART_COMPUTE;
+    return routes(op) || (experts && w->kind == DS_WORK_GEMM && w->batch > 1);
 }
 
-/* When a host that never waits has issued the last task. A pause stands behind the pause before it. */
+static void add(const ds_result *r, const ds_segment *s, bool experts, int64_t ps[DS_PART_COUNT]) {
+    int64_t length = s->end_ps - s->start_ps;
+    ps[DS_PART_STEP] += length;
+    if (s->kind != DS_TIME_COMPUTE && s->kind != DS_TIME_COMM) return;
+    bool expert = is_of_experts(r, s, experts);
+    if (expert) ps[DS_PART_EXPERTS] += length;
+    if (s->kind == DS_TIME_COMPUTE)
+        ps[ds_step_part_of(&ds_plan_task_variant(r->plan, s->task)->work)] += length;
+    else if (!expert)
+        ps[DS_PART_COMMUNICATION] += length;
+}
+
+/* The time at which a host that never waits has issued the last task. The issue of a pause begins after
+ * the pause that precedes it. */
 static int64_t issue_ps(const ds_plan *plan) {
     int64_t *pauses = ds_xcalloc((size_t)plan->n_pauses + 1, sizeof *pauses), last_ps = 0;
     for (uint32_t p = 0; p < plan->n_pauses; p++) {
@@ -50,19 +58,13 @@ static int64_t issue_ps(const ds_plan *plan) {
 
 void ds_step_shares(const ds_result *result, const ds_critical_path *path,
                     double share[DS_PART_COUNT]) {
-    int64_t ps[DS_PART_COUNT] = {0}, step = 0;
+    int64_t ps[DS_PART_COUNT] = {0};
     bool experts = has_experts(result, path);
-    for (uint32_t i = 0; i < path->n; i++) {
-        const ds_segment *s = &path->at[i];
-        ps[part_of(result, s, experts)] += s->end_ps - s->start_ps;
-        step += s->end_ps - s->start_ps;
-    }
-    ps[DS_PART_LENT] =
-        ps[DS_PART_COMPUTE] + ps[DS_PART_ATTENTION] + ps[DS_PART_NARROW] + ps[DS_PART_EXPERTS];
-    ps[DS_PART_STEP] = step;
+    for (uint32_t i = 0; i < path->n; i++) add(result, &path->at[i], experts, ps);
+    ps[DS_PART_LENT] = ps[DS_PART_COMPUTE] + ps[DS_PART_ATTENTION] + ps[DS_PART_NARROW];
     ps[DS_PART_HOST] = issue_ps(result->plan);
     for (int k = 0; k < DS_PART_COUNT; k++) {
-        share[k] = ds_ratio((double)ps[k], (double)step);
+        share[k] = ds_ratio((double)ps[k], (double)ps[DS_PART_STEP]);
         if (share[k] > 1) share[k] = 1;
     }
 }

@@ -308,12 +308,14 @@ static void put_unfit(const val_errors *errors, uint32_t n, ds_buf *out) {
 
 static void put_rows(const predictions *all, bool zero_shot, ds_buf *out) {
     static const char *const header[] = {
-        "set",       "split",      "line",        "source_ref",    "model",     "gpu",
-        "gpus",      "layers",     "hidden",      "seq",           "dp",        "tp",
-        "pp",        "cp",         "vpp",         "mbs",           "gbs",       "zero",
-        "recompute", "measured_s", "predicted_s", "error_pct",     "peak_gib",  "fits",
-        "refused",   "low_s",      "high_s",      "compute_s",     "exposed_s", "profile",
-        "attention", "narrow",     "experts",     "communication", "host"};
+        "set",         "split",     "line",      "source_ref", "model",
+        "gpu",         "gpus",      "layers",    "hidden",     "seq",
+        "dp",          "tp",        "pp",        "cp",         "vpp",
+        "mbs",         "gbs",       "zero",      "recompute",  "measured_s",
+        "predicted_s", "error_pct", "peak_gib",  "fits",       "refused",
+        "low_s",       "high_s",    "compute_s", "exposed_s",  "profile",
+        "compute",     "attention", "narrow",    "experts",    "communication",
+        "host"};
     enum { N = sizeof header / sizeof *header };
     ds_csv_put_row(out, header, N);
     for (uint32_t i = 0; i < all->n; i++) {
@@ -364,10 +366,8 @@ static void put_rows(const predictions *all, bool zero_shot, ds_buf *out) {
         const val_testbed *testbed = val_testbed_of(r);
         cells[29] = testbed && !zero_shot ? testbed->profile : VAL_GENERIC;
         if (!cells[29]) cells[29] = "";
-        static const ds_step_part parts[] = {DS_PART_ATTENTION, DS_PART_NARROW, DS_PART_EXPERTS,
-                                             DS_PART_COMMUNICATION, DS_PART_HOST};
-        for (int k = 0; k < 5 && p->share[DS_PART_STEP] > 0; k++)
-            snprintf(number[30 + k], sizeof number[0], "%.6g", p->share[parts[k]]);
+        for (int k = DS_PART_COMPUTE; k <= DS_PART_HOST && p->share[DS_PART_STEP] > 0; k++)
+            snprintf(number[30 + k - DS_PART_COMPUTE], sizeof number[0], "%.6g", p->share[k]);
         ds_csv_put_row(out, cells, N);
     }
 }

@@ -11,9 +11,9 @@
  * of r = log(measured/predicted).
  *
  * Generic profiles were fitted to no step. r of a step with the shares x of parts (sim/cost/interval.c)
- * is taken as Student's t around Σ x bias with the scale sqrt(Σ (x spread)²). Each testbed weighs as
- * much as another. Biases are held to 0, spreads to what is known of single operations, each with the
- * weight of a testbed. What biases and spreads of the other testbeds say of a testbed is then compared
+ * is taken as Student's t with the scale sqrt(Σ (x spread)²) around the bias of the step's operations,
+ * Σ x (bias of the step + bias of the part). Each testbed weighs as much as another. Biases are held to
+ * 0, spreads to known errors of single operations, each with the weight of a testbed. What biases and spreads of the other testbeds say of a testbed is then compared
  * with its rows: spreads are widened until nine in ten of these lie within. */
 #include "ir/base/map.h"
 #include "sim/cost/cost.h"
@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PARTS ((uint32_t)DS_PART_LENT) /* those that are estimated; the last is not */
+#define PARTS ((uint32_t)DS_PART_LENT) /* parts with an estimate: all before LENT */
 #define TAILS 4.0                      /* degrees of freedom; assumed */
 #define LEVEL 0.9
 
@@ -35,9 +35,9 @@
  * calibrated testbeds; of collectives: half the logarithm of 3 (rows left out, FITTING.md); of the
  * host: half the logarithm of 2, assumed. */
 static const double usual[PARTS] = {0.08, 0.08, 0.10, 0.15, 0.25, 0.5, 0.85};
-/* Standard deviations of biases before any testbed: of the whole step, which is the one that all
- * testbeds share, and of the other parts, which few testbeds have (0.02, 0.05, 0.1 and 0.3 were tried;
- * with 0.1 the intervals of testbeds left out were narrowest). */
+/* Standard deviations of biases before any testbed: of the step, the bias of all operations, and of the
+ * parts, which few testbeds have (0.02, 0.05, 0.1 and 0.3 were tried; with 0.1 the intervals of testbeds
+ * left out were narrowest). */
 #define STEP_BIAS  1.0
 #define USUAL_BIAS 0.1
 #define LOOSE      0.7 /* of a spread's logarithm; assumed */
@@ -67,17 +67,9 @@ static ds_status read_share(const ds_csv *csv, uint32_t row, const char *column,
 
 /* A step put together from parts has no shares; a row without a prediction no time. */
 static ds_status read_row(intervals *v, const ds_csv *csv, uint32_t row, ds_error *err) {
-    static const struct {
-        const char *column;
-        ds_step_part part;
-    } shares[] = {{"attention", DS_PART_ATTENTION},
-                  {"narrow", DS_PART_NARROW},
-                  {"experts", DS_PART_EXPERTS},
-                  {"communication", DS_PART_COMMUNICATION},
-                  {"host", DS_PART_HOST}};
     const char *split, *predicted, *profile, *set, *host;
     double measured, seconds;
-    step s = {.x = {[DS_PART_STEP] = 1, [DS_PART_COMPUTE] = 1}};
+    step s = {.x = {[DS_PART_STEP] = 1}};
     DS_TRY(fit_cell(csv, row, "split", &split, err));
     DS_TRY(fit_cell(csv, row, "predicted_s", &predicted, err));
     DS_TRY(fit_cell(csv, row, "profile", &profile, err));
@@ -95,11 +87,8 @@ static ds_status read_row(intervals *v, const ds_csv *csv, uint32_t row, ds_erro
         return DS_OK;
     }
     if (!*host) return DS_OK;
-    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
-        DS_TRY(read_share(csv, row, shares[i].column, &s.x[shares[i].part], err));
-        if (shares[i].part != DS_PART_HOST) s.x[DS_PART_COMPUTE] -= s.x[shares[i].part];
-    }
-    if (s.x[DS_PART_COMPUTE] < 0) s.x[DS_PART_COMPUTE] = 0;
+    for (uint32_t k = DS_PART_COMPUTE; k < PARTS; k++)
+        DS_TRY(read_share(csv, row, ds_step_part_name(k), &s.x[k], err));
     s.set = fit_group(&v->sets, set);
     DS_HPUSH(&v->generic, s);
     return DS_OK;
@@ -206,9 +195,16 @@ static ds_status take_profiles(const intervals *v, const char *root, fit_mode mo
 
 /* ---- generic profiles ---- */
 
+/* The time that a part's bias moves: operations alone have one, and the step's is of all of them. */
+static double moved(const step *s, uint32_t part) {
+    const double *x = s->x;
+    if (part == DS_PART_STEP) return x[DS_PART_COMPUTE] + x[DS_PART_ATTENTION] + x[DS_PART_NARROW];
+    return part <= DS_PART_NARROW ? x[part] : 0;
+}
+
 static double middle(const intervals *v, const step *s) {
     double sum = 0;
-    for (uint32_t k = 0; k < PARTS; k++) sum += s->x[k] * v->bias[k];
+    for (uint32_t k = 0; k < PARTS; k++) sum += moved(s, k) * v->bias[k];
     return sum;
 }
 
@@ -246,8 +242,8 @@ static void find_biases(intervals *v) {
         double sd = deviation(v->spread, s), off = (s->r - middle(v, s)) / sd;
         double weight = v->weights[s->set] * (TAILS + 1) / (TAILS + off * off) / (sd * sd);
         for (uint32_t k = 0; k < PARTS; k++) {
-            for (uint32_t j = 0; j < PARTS; j++) a[k][j] += weight * s->x[k] * s->x[j];
-            b[k] += weight * s->x[k] * s->r;
+            for (uint32_t j = 0; j < PARTS; j++) a[k][j] += weight * moved(s, k) * moved(s, j);
+            b[k] += weight * moved(s, k) * s->r;
         }
     }
     solve(a, b);
