@@ -29,29 +29,23 @@ typedef struct wanted {
 } wanted;
 
 static ds_status read_model(tables *t, uint32_t row, ds_attention_model *m) {
-    double processors, flop, bytes, block, step, skips, launch, token;
-    DS_TRY(fit_number(&t->fits, row, "processors", &processors, t->err));
-    DS_TRY(fit_number(&t->fits, row, "flop_giga_per_s", &flop, t->err));
-    DS_TRY(fit_number(&t->fits, row, "memory_gb_per_s", &bytes, t->err));
-    DS_TRY(fit_number(&t->fits, row, "block_rows", &block, t->err));
-    DS_TRY(fit_number(&t->fits, row, "head_step", &step, t->err));
-    DS_TRY(fit_number(&t->fits, row, "skips_window", &skips, t->err));
-    DS_TRY(fit_number(&t->fits, row, "e_max", &m->e_max, t->err));
-    DS_TRY(fit_number(&t->fits, row, "score", &m->score, t->err));
-    DS_TRY(fit_number(&t->fits, row, "prologue", &m->prologue, t->err));
-    DS_TRY(fit_number(&t->fits, row, "tail", &m->tail, t->err));
-    DS_TRY(fit_number(&t->fits, row, "e_memory", &m->e_memory, t->err));
-    DS_TRY(fit_number(&t->fits, row, "overlap", &m->overlap, t->err));
-    DS_TRY(fit_number(&t->fits, row, "launch_us", &launch, t->err));
-    DS_TRY(fit_number(&t->fits, row, "token_ns", &token, t->err));
-    m->processors = (int64_t)processors;
-    m->flop_per_s = flop * 1e9;
-    m->bytes_per_s = bytes * 1e9;
-    m->block_rows = (int64_t)block;
-    m->head_step = (int64_t)step;
+    double skips;
+    const fit_number_to numbers[] = {{"processors", .count = &m->processors},
+                                     {"flop_giga_per_s", .to = &m->flop_per_s, .unit = 1e9},
+                                     {"memory_gb_per_s", .to = &m->bytes_per_s, .unit = 1e9},
+                                     {"block_rows", .count = &m->block_rows},
+                                     {"head_step", .count = &m->head_step},
+                                     {"skips_window", .to = &skips},
+                                     {"e_max", .to = &m->e_max},
+                                     {"score", .to = &m->score},
+                                     {"prologue", .to = &m->prologue},
+                                     {"tail", .to = &m->tail},
+                                     {"e_memory", .to = &m->e_memory},
+                                     {"overlap", .to = &m->overlap},
+                                     {"launch_us", .to = &m->launch_s, .unit = 1e-6},
+                                     {"token_ns", .to = &m->token_s, .unit = 1e-9}};
+    DS_TRY(fit_numbers(&t->fits, row, numbers, sizeof numbers / sizeof *numbers, t->err));
     m->skips_window = skips > 0;
-    m->launch_s = launch * 1e-6;
-    m->token_s = token * 1e-9;
     return DS_OK;
 }
 
@@ -296,29 +290,15 @@ static ds_status fit_row(tables *t, uint32_t row) {
 
 static ds_status fit_rows(tables *t) {
     for (uint32_t i = 0; i < t->fits.rows.n; i++) DS_TRY(fit_row(t, i));
-    if (t->mode == FIT_WRITE) return fit_write(&t->fits, false, t->err);
-    if (!t->n_off) return DS_OK;
-    return ds_error_set(t->err, DS_ERR_DATA, DS_NOWHERE,
-                        "%s: other constants fit over %g %% better; write them with --write",
-                        t->fits.file, 100 * OFF);
-}
-
-static ds_status fit_folder(tables *t, const char *path, const char *table) {
-    DS_TRY(ds_csv_read(table, &t->ops, t->err));
-    ds_status status = ds_csv_read(path, &t->fits, t->err);
-    if (status == DS_OK) {
-        status = fit_rows(t);
-        ds_csv_deinit(&t->fits);
-    }
-    ds_csv_deinit(&t->ops);
-    return status;
+    return fit_write_or_check(&t->fits, false, t->mode, t->n_off, t->err);
 }
 
 ds_status fit_attention(const char *folder, const char *table, fit_mode mode, ds_error *err) {
     tables t = {.mode = mode, .err = err};
-    ds_buf path = {0};
-    ds_buf_printf(&path, "%s/attention_fits.csv", folder);
-    ds_status status = fit_folder(&t, path.text, table);
-    ds_buf_deinit(&path);
+    ds_status status = ds_csv_read(table, &t.ops, err);
+    if (status == DS_OK) status = fit_read_in(folder, "attention_fits.csv", &t.fits, err);
+    if (status == DS_OK) status = fit_rows(&t);
+    ds_csv_deinit(&t.fits);
+    ds_csv_deinit(&t.ops);
     return status;
 }

@@ -5,25 +5,15 @@
  * less, and filters of 1 x 1 are plain products; both have a curve beside the others
  * (tools/measured/deepbench.c), and "conv2d" stands for all. Errors and percentiles are of the
  * fitted rows; five folds of rows left out are printed. */
-#include "sim/cost/fit/fit.h"
 #include "tools/fit/fit.h"
-#include "tools/measured/measured.h"
-
-#include "ir/base/output.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define OFF 0.001 /* of an error */
-
 typedef struct job {
-    ds_profiles *profiles;
-    ds_arena arena;
-    measured_rows rows;
-    uint32_t kind;
-    const char *folder, *source;
+    fit_measured in;
     ds_csv curves; /* efficiency.csv */
     fit_mode mode;
     ds_error *err;
@@ -48,11 +38,12 @@ static bool is_of(const char *op, const char *row_op) {
 
 static uint32_t collect(const job *j, const char *op, ds_dtype dtype, ds_fit_row *out) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < j->rows.n; i++) {
-        const measured_row *row = &j->rows.at[i];
+    for (uint32_t i = 0; i < j->in.rows.n; i++) {
+        const measured_row *row = &j->in.rows.at[i];
         const ds_work *w = &row->parts[0].work;
-        if (row->kind != j->kind || row->refused || w->dtype != dtype || w->kind == DS_WORK_GEMM ||
-            strcmp(row->split, "calib") != 0 || !is_of(op, row->parts[0].op))
+        if (row->kind != j->in.of.kind || row->refused || w->dtype != dtype ||
+            w->kind == DS_WORK_GEMM || strcmp(row->split, "calib") != 0 ||
+            !is_of(op, row->parts[0].op))
             continue;
         out[n] = (ds_fit_row){.flop = (double)w->flop, .seconds = row->us * 1e-6, .group = n};
         n++;
@@ -64,22 +55,20 @@ static double seconds_of(const ds_fit_curve *c, double flop) {
     return (flop + c->w_half) / (c->reference_per_s * c->e_max);
 }
 
-static ds_fit_errors errors_of(const ds_fit_curve *c, const ds_fit_row *rows, uint32_t n,
-                               double ratios[5]) {
+static ds_fit_errors errors_of(const ds_fit_curve *c, const ds_fit_row *rows, uint32_t n) {
     double *seen = ds_xcalloc(2 * (size_t)n + 1, sizeof *seen), *measured = seen + n;
     for (uint32_t i = 0; i < n; i++) {
         seen[i] = seconds_of(c, rows[i].flop);
         measured[i] = rows[i].seconds;
     }
     ds_fit_errors e = ds_fit_errors_of(seen, measured, n);
-    ds_fit_ratios(seen, measured, n, ratios);
     free(seen);
     return e;
 }
 
 static ds_status fit_op(job *j, const char *op, ds_dtype dtype, const ds_fit_row *rows,
                         uint32_t n) {
-    const ds_device_kind *kind = ds_profiles_kind(j->profiles, j->kind);
+    const ds_device_kind *kind = ds_profiles_kind(j->in.profiles, j->in.of.kind);
     ds_fit_roofline r;
     DS_TRY(ds_fit_efficiency(rows, n, kind->peak_flop_per_s[dtype], 0, &r, j->err));
     const ds_fit_curve *c = &r.flop;
@@ -90,35 +79,27 @@ static ds_status fit_op(job *j, const char *op, ds_dtype dtype, const ds_fit_row
                   ds_dtype_name(dtype), c->reference_per_s / 1e9, c->e_max, c->w_half, c->w_min,
                   c->w_max, n, r.seen.median, r.seen.p90);
     for (int i = 0; i < 5; i++) ds_buf_printf(&j->lines, ",%.4g", r.ratios[i]);
-    ds_buf_printf(&j->lines, ",%s of tests/data/ops/deepbench.csv,%s\n", op, j->source);
+    ds_buf_printf(&j->lines, ",%s of tests/data/ops/deepbench.csv,%s\n", op, j->in.of.source);
     return DS_OK;
 }
 
 static ds_status check_op(job *j, const char *op, ds_dtype dtype, const ds_fit_row *rows,
                           uint32_t n) {
-    for (uint32_t i = 0; i < j->curves.rows.n; i++) {
-        const char *name, *type;
-        double v[5], ratios[5];
-        static const char *const columns[] = {"reference_giga_per_s", "e_max", "w_half",
-                                              "median_error", "p90_error"};
-        DS_TRY(fit_cell(&j->curves, i, "op", &name, j->err));
-        DS_TRY(fit_cell(&j->curves, i, "dtype", &type, j->err));
-        if (strcmp(name, op) != 0 || strcmp(type, ds_dtype_name(dtype)) != 0) continue;
-        for (int k = 0; k < 5; k++) DS_TRY(fit_number(&j->curves, i, columns[k], &v[k], j->err));
-        ds_fit_curve c = {.reference_per_s = v[0] * 1e9, .e_max = v[1], .w_half = v[2]};
-        ds_fit_errors e = errors_of(&c, rows, n, ratios);
-        if (fabs(e.median - v[3]) < OFF * (1 + v[3]) && fabs(e.p90 - v[4]) < OFF * (1 + v[4]))
-            return DS_OK;
-        return ds_csv_error(&j->curves, &j->curves.rows.at[i], j->err,
-                            "median_error and p90_error would be %.4g and %.4g", e.median, e.p90);
-    }
-    return ds_error_set(j->err, DS_ERR_DATA, DS_NOWHERE, "%s: no curve of %s in %s", j->curves.file,
-                        op, ds_dtype_name(dtype));
+    ds_fit_curve c = {0};
+    const fit_number_to numbers[] = {
+        {"reference_giga_per_s", .to = &c.reference_per_s, .unit = 1e9},
+        {"e_max", .to = &c.e_max},
+        {"w_half", .to = &c.w_half}};
+    uint32_t row;
+    DS_TRY(fit_find_row(&j->curves, "op", op, ds_dtype_name(dtype), &row, j->err));
+    if (row != UINT32_MAX) DS_TRY(fit_numbers(&j->curves, row, numbers, 3, j->err));
+    ds_fit_errors e = errors_of(&c, rows, n);
+    return fit_check_errors(&j->curves, row, &e, j->err);
 }
 
 static ds_status each_op(job *j) {
     static const ds_dtype dtypes[] = {DS_F32, DS_F16};
-    ds_fit_row *rows = ds_xcalloc(j->rows.n + 1, sizeof *rows);
+    ds_fit_row *rows = ds_xcalloc(j->in.rows.n + 1, sizeof *rows);
     ds_status status = DS_OK;
     for (int d = 0; d < 2; d++)
         for (int o = 0; o < N_OPS && status == DS_OK; o++) {
@@ -131,60 +112,21 @@ static ds_status each_op(job *j) {
     return status;
 }
 
-static ds_status read_table(const char *folder, const char *name, ds_csv *csv, ds_error *err) {
-    ds_buf path = {0};
-    ds_buf_printf(&path, "%s/%s", folder, name);
-    ds_status status = ds_csv_read(path.text, csv, err);
-    ds_buf_deinit(&path);
-    return status;
-}
-
-static ds_status read_job(job *j, const char *tables) {
-    ds_csv csv;
-    const char *device, *source;
-    DS_TRY(ds_profiles_load(NULL, &j->profiles, j->err));
-    DS_TRY(read_table(j->folder, "profile.csv", &csv, j->err));
-    ds_status status = fit_cell(&csv, 0, "device", &device, j->err);
-    if (status == DS_OK) status = fit_cell(&csv, 0, "source", &source, j->err);
-    if (status == DS_OK)
-        status = ds_profiles_find_kind(j->profiles, device, DS_NOWHERE, &j->kind, j->err);
-    if (status == DS_OK) j->source = ds_arena_strdup(&j->arena, source);
-    ds_csv_deinit(&csv);
-    DS_TRY(status);
-    DS_TRY(read_table(tables, "deepbench.csv", &csv, j->err));
-    status = measured_read(&csv, j->profiles, &j->arena, &j->rows, j->err);
-    ds_csv_deinit(&csv);
-    DS_TRY(status);
-    return read_table(j->folder, "efficiency.csv", &j->curves, j->err);
-}
-
-/* The file's other lines, then the curves. */
+/* The lines of all ops. */
 static ds_status write_lines(job *j) {
-    ds_buf path = {0}, part = {0}, all = {0};
-    ds_buf_printf(&path, "%s/efficiency.csv", j->folder);
-    ds_status status = fit_put_lines(path.text, "conv2d", false, &part, j->err);
-    for (char *at = part.text, *end; status == DS_OK && at && *at; at = end) {
-        end = strchr(at, '\n') + 1;
-        if (strncmp(at, "lstm,", 5) != 0) ds_buf_printf(&all, "%.*s", (int)(end - at), at);
-    }
-    if (status == DS_OK && j->lines.n) ds_buf_put(&all, j->lines.text);
-    if (status == DS_OK)
-        status = ds_output_write(path.text, DS_OUTPUT_OVERWRITE, all.text, all.n, j->err);
-    ds_buf_deinit(&part);
-    ds_buf_deinit(&all);
-    ds_buf_deinit(&path);
-    return status;
+    const ds_buf none = {0};
+    DS_TRY(fit_replace_lines(j->in.of.path, "efficiency.csv", "conv2d", &none, j->err));
+    return fit_replace_lines(j->in.of.path, "efficiency.csv", "lstm,", &j->lines, j->err);
 }
 
 ds_status fit_bench(const char *tables, const char *folder, fit_mode mode, ds_error *err) {
-    job j = {.folder = folder, .mode = mode, .err = err};
-    ds_arena_init(&j.arena);
-    ds_status status = read_job(&j, tables);
+    job j = {.mode = mode, .err = err};
+    ds_status status = fit_measured_read(folder, tables, "deepbench.csv", &j.in, err);
+    if (status == DS_OK) status = fit_read_in(folder, "efficiency.csv", &j.curves, err);
     if (status == DS_OK) status = each_op(&j);
     if (status == DS_OK && mode == FIT_WRITE) status = write_lines(&j);
     ds_csv_deinit(&j.curves);
-    ds_profiles_free(j.profiles);
-    ds_arena_deinit(&j.arena);
+    fit_measured_deinit(&j.in);
     ds_buf_deinit(&j.lines);
     return status;
 }

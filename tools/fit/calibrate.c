@@ -439,15 +439,12 @@ static const char *file_of(const ds_constant *which) {
 static ds_status write_file(const fitting *f, const char *folder, const char *file, const double *c,
                             ds_error *err) {
     ds_csv csv;
-    ds_buf path = {0};
+    ds_status status = DS_OK;
     bool moves = false;
     for (uint32_t i = 0; i < f->targets.n; i++)
         moves = moves || strcmp(file_of(&f->targets.at[i].which), file) == 0;
     if (!moves) return DS_OK;
-    ds_buf_printf(&path, "%s/%s", folder, file);
-    ds_status status = ds_csv_read(path.text, &csv, err);
-    ds_buf_deinit(&path);
-    if (status != DS_OK) return status;
+    DS_TRY(fit_read_in(folder, file, &csv, err));
     for (uint32_t i = 0; i < f->targets.n && status == DS_OK; i++) {
         const target *t = &f->targets.at[i];
         double factor = c[t->variable] / f->start.at[t->variable];
@@ -462,9 +459,9 @@ static ds_status write_file(const fitting *f, const char *folder, const char *fi
     return status;
 }
 
-static ds_status write_ratios(const fitting *f, const char *path, ds_error *err) {
+static ds_status write_ratios(const fitting *f, const char *folder, ds_error *err) {
     ds_csv csv;
-    DS_TRY(ds_csv_read(path, &csv, err));
+    DS_TRY(fit_read_in(folder, "profile.csv", &csv, err));
     ds_status status = fit_set(&csv, 0, "ratio_p05", "%.3f", f->ratios[0], err);
     if (status == DS_OK) status = fit_set(&csv, 0, "ratio_p95", "%.3f", f->ratios[1], err);
     if (status == DS_OK) status = fit_write(&csv, false, err);
@@ -476,14 +473,9 @@ static ds_status write_constants(const fitting *f, const char *folder, const dou
                                  ds_error *err) {
     static const char *const files[] = {"efficiency.csv", "gemm_fits.csv",
                                         "collective_protocols.csv"};
-    ds_buf path = {0};
-    ds_status status = DS_OK;
-    for (size_t i = 0; i < sizeof files / sizeof *files && status == DS_OK; i++)
-        status = write_file(f, folder, files[i], c, err);
-    ds_buf_printf(&path, "%s/profile.csv", folder);
-    if (status == DS_OK) status = write_ratios(f, path.text, err);
-    ds_buf_deinit(&path);
-    return status;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        DS_TRY(write_file(f, folder, files[i], c, err));
+    return write_ratios(f, folder, err);
 }
 
 /* ---- all of it ---- */
@@ -533,13 +525,9 @@ ds_status fit_published(const char *folder, const fit_published_options *options
                  .load = {.include_dirs = include, .n_include_dirs = 1},
                  .n_workers = cores > 0 ? (uint32_t)cores : 1};
     ds_csv calibration;
-    ds_buf path = {0};
-    ds_buf_printf(&path, "%s/calibration.csv", folder);
-    ds_status status = ds_csv_read(path.text, &calibration, err);
-    ds_buf_deinit(&path);
-    if (status != DS_OK) return status;
+    DS_TRY(fit_read_in(folder, "calibration.csv", &calibration, err));
     ds_strtab_init(&f.variables.names);
-    status = read_tables(&f, &calibration, options, err);
+    ds_status status = read_tables(&f, &calibration, options, err);
     if (status == DS_OK) status = fit(&f, folder, options, err);
     for (uint32_t i = 0; i < f.tables.n; i++) ds_csv_deinit(&f.tables.at[i]);
     free(f.tables.at);

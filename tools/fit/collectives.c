@@ -175,19 +175,15 @@ static void start_table(const fit_coll *f, const char *source, ds_buf *out) {
 
 /* The first key of FOLDER/sources.csv. */
 static ds_status source_of(fit_coll *f, const char *folder, const char **out, ds_error *err) {
-    ds_buf path = {0};
     ds_csv csv;
-    ds_buf_printf(&path, "%s/sources.csv", folder);
-    ds_status status = ds_csv_read(path.text, &csv, err);
-    if (status == DS_OK) {
-        uint32_t key = ds_csv_find(&csv, "key");
-        bool any = key != DS_CSV_NO_COLUMN && csv.rows.n;
-        if (any) *out = ds_arena_printf(&f->arena, "%s", csv.rows.at[0].cells[key]);
-        if (!any)
-            status = ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s has no source", path.text);
-        ds_csv_deinit(&csv);
-    }
-    ds_buf_deinit(&path);
+    DS_TRY(fit_read_in(folder, "sources.csv", &csv, err));
+    ds_status status = DS_OK;
+    uint32_t key = ds_csv_find(&csv, "key");
+    if (key != DS_CSV_NO_COLUMN && csv.rows.n)
+        *out = ds_arena_printf(&f->arena, "%s", csv.rows.at[0].cells[key]);
+    else
+        status = ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s has no source", csv.file);
+    ds_csv_deinit(&csv);
     return status;
 }
 

@@ -10,26 +10,6 @@ static const char *cell(const ds_csv *csv, uint32_t row, const char *column) {
     return csv->rows.at[row].cells[ds_csv_find(csv, column)];
 }
 
-/* The device kind of FOLDER/profile.csv. */
-static ds_status kind_of(const ds_profiles *profiles, const char *folder, uint32_t *kind,
-                         ds_error *err) {
-    ds_buf path = {0};
-    ds_csv csv;
-    uint32_t device;
-    ds_buf_printf(&path, "%s/profile.csv", folder);
-    ds_status status = ds_csv_read(path.text, &csv, err);
-    ds_buf_deinit(&path);
-    DS_TRY(status);
-    status = ds_csv_need(&csv, "device", &device, err);
-    if (status == DS_OK && !csv.rows.n)
-        status = ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s/profile.csv: no row", folder);
-    if (status == DS_OK)
-        status =
-            ds_profiles_find_kind(profiles, csv.rows.at[0].cells[device], DS_NOWHERE, kind, err);
-    ds_csv_deinit(&csv);
-    return status;
-}
-
 /* Devices of the island of device 0, which are the first ones. */
 static uint32_t island_size(ds_topo *topo) {
     uint32_t n = 0, island = ds_topo_island(topo, 0);
@@ -64,14 +44,14 @@ ds_status fit__of_device(const fit_coll *f, const char *folder, ds_csv *csv, ds_
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (ds_csv_find(csv, needed[i]) == DS_CSV_NO_COLUMN) return DS_OK;
     ds_profiles *profiles;
-    uint32_t kind;
+    fit_profile of;
     ds_buf text = {0};
     ds_csv rows;
     DS_TRY(ds_profiles_load(NULL, &profiles, err));
-    ds_status status = kind_of(profiles, folder, &kind, err);
+    ds_status status = fit_profile_read(profiles, folder, &of, err);
     ds_buf_put(&text, "collective,group_size,size_bytes,time_us,split\n");
     for (uint32_t i = 0; status == DS_OK && i < csv->rows.n; i++)
-        if (is_wanted(f, profiles, csv, i, kind)) put_row(csv, i, &text);
+        if (is_wanted(f, profiles, csv, i, of.kind)) put_row(csv, i, &text);
     if (status == DS_OK) status = ds_csv_parse(csv->file, text.text, text.n, &rows, err);
     ds_buf_deinit(&text);
     ds_profiles_free(profiles);

@@ -9,19 +9,14 @@
  *     send_KERNEL_OP_net    e_max = e_net, floor_us = node; where rows cross nodes
  *
  * Errors and percentiles are of rows predicted without all rows of their hidden size. */
-#include "sim/cost/fit/fit.h"
 #include "tools/fit/fit.h"
-#include "tools/measured/measured.h"
-
-#include "ir/base/output.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BEYOND 1e3   /* the loss outside the range of a constant */
-#define OFF    0.001 /* of an error */
+#define BEYOND 1e3 /* the loss outside the range of a constant */
 
 enum { LAUNCH, E_LINK, COPY, RATE, OWN, N_INSIDE, NODE = N_INSIDE, E_NET, N_VARIABLES };
 
@@ -41,12 +36,8 @@ typedef struct fitting {
 } fitting;
 
 typedef struct job {
-    ds_profiles *profiles;
+    fit_measured in;
     measured_machines *machines;
-    ds_arena arena;
-    measured_rows rows;
-    uint32_t kind, profile;
-    const char *folder, *source;
     ds_error *err;
     ds_buf lines;
 } job;
@@ -127,15 +118,15 @@ static ds_status find(fitting *f, double *left, ds_error *err) {
 
 static bool is_of(const job *j, const measured_row *row, const char *kernel, const char *op) {
     const char *own = measured_sending_kernel(row);
-    return row->kind == j->kind && !row->refused && own && strcmp(own, kernel) == 0 &&
+    return row->kind == j->in.of.kind && !row->refused && own && strcmp(own, kernel) == 0 &&
            strcmp(row->op, op) == 0 && strcmp(row->split, "calib") == 0;
 }
 
 static ds_status collect(job *j, const char *kernel, const char *op, sample *samples, fitting *f) {
     int64_t hidden[64];
     *f = (fitting){.samples = samples, .n_variables = N_INSIDE};
-    for (uint32_t i = 0; i < j->rows.n; i++) {
-        measured_row *row = &j->rows.at[i];
+    for (uint32_t i = 0; i < j->in.rows.n; i++) {
+        measured_row *row = &j->in.rows.at[i];
         sample s = {.seconds = row->us * 1e-6};
         if (!is_of(j, row, kernel, op)) continue;
         DS_TRY(measured_sending_on(j->machines, NULL, row, &s.sending, j->err));
@@ -164,7 +155,7 @@ static void put_line(job *j, const curve_line *c, uint32_t n, const ds_fit_error
     ds_buf_printf(&j->lines, ",,%u,%.4g,%.4g", n, errors->median, errors->p90);
     for (int i = 0; i < 5; i++) ds_buf_printf(&j->lines, ",%.4g", ratios[i]);
     ds_buf_printf(&j->lines, ",\"%s by %s of tests/data/ops/dispatch.csv\",%s\n", c->op, c->kernel,
-                  j->source);
+                  j->in.of.source);
 }
 
 static void put_fit(job *j, const char *kernel, const char *op, const fitting *f,
@@ -206,8 +197,8 @@ static ds_status fit_kernel(job *j, const char *kernel, const char *op, sample *
         ds_fit_ratios(left, measured, f.n, ratios);
         printf("%s, %s by %s: %u rows, median %.1f %%, p90 %.1f %%; without their hidden size "
                "median %.1f %%, p90 %.1f %%\n",
-               ds_profiles_kind(j->profiles, j->kind)->name, op, kernel, f.n, 100 * e.median,
-               100 * e.p90, 100 * unseen.median, 100 * unseen.p90);
+               ds_profiles_kind(j->in.profiles, j->in.of.kind)->name, op, kernel, f.n,
+               100 * e.median, 100 * e.p90, 100 * unseen.median, 100 * unseen.p90);
         put_fit(j, kernel, op, &f, &e, ratios);
     }
     free(left);
@@ -222,96 +213,40 @@ static ds_status check_kernel(job *j, const char *kernel, const char *op, sample
     DS_TRY(collect(j, kernel, op, samples, &f));
     bool enough = f.n >= DS_FIT_ROWS_PER_CONSTANT * f.n_variables;
     const measured_row *row = NULL;
-    for (uint32_t i = 0; i < j->rows.n && !row; i++)
-        if (is_of(j, &j->rows.at[i], kernel, op)) row = &j->rows.at[i];
+    for (uint32_t i = 0; i < j->in.rows.n && !row; i++)
+        if (is_of(j, &j->in.rows.at[i], kernel, op)) row = &j->in.rows.at[i];
     bool nodes = f.n_variables == N_VARIABLES;
-    bool there = row && measured_sending_fit_of(j->profiles, j->profile, row, nodes, &c);
+    uint32_t profile = ds_profiles_generic(j->in.profiles, j->in.of.kind);
+    bool there = row && measured_sending_fit_of(j->in.profiles, profile, row, nodes, &c);
     if (there != enough)
         return ds_error_set(j->err, DS_ERR_DATA, DS_NOWHERE, "%s: %u rows of %s by %s, a fit is %s",
-                            j->folder, f.n, op, kernel, enough ? "missing" : "there");
+                            j->in.of.path, f.n, op, kernel, enough ? "missing" : "there");
     if (!enough) return DS_OK;
     ds_csv csv;
-    ds_buf path = {0};
-    double median = 0, p90 = 0;
+    uint32_t line;
     snprintf(name, sizeof name, "send_%s_%s_link", kernel, op);
-    ds_buf_printf(&path, "%s/efficiency.csv", j->folder);
-    ds_status status = ds_csv_read(path.text, &csv, j->err);
-    ds_buf_deinit(&path);
-    DS_TRY(status);
-    for (uint32_t i = 0; i < csv.rows.n && status == DS_OK; i++) {
-        const char *cell;
-        status = fit_cell(&csv, i, "op", &cell, j->err);
-        if (status != DS_OK || strcmp(cell, name) != 0) continue;
-        status = fit_number(&csv, i, "median_error", &median, j->err);
-        if (status == DS_OK) status = fit_number(&csv, i, "p90_error", &p90, j->err);
-    }
-    ds_csv_deinit(&csv);
-    DS_TRY(status);
+    DS_TRY(fit_read_in(j->in.of.path, "efficiency.csv", &csv, j->err));
+    ds_status status = fit_find_row(&csv, "op", name, "*", &line, j->err);
     ds_fit_errors e = errors_of(&f, &c);
-    if (fabs(e.median - median) < OFF && fabs(e.p90 - p90) < OFF) return DS_OK;
-    return ds_error_set(j->err, DS_ERR_DATA, DS_NOWHERE,
-                        "%s: the errors of %s would be %.4g and %.4g, not %.4g and %.4g", j->folder,
-                        name, e.median, e.p90, median, p90);
-}
-
-/* ---- a folder ---- */
-
-static ds_status read_table(const char *folder, const char *name, ds_csv *csv, ds_error *err) {
-    ds_buf path = {0};
-    ds_buf_printf(&path, "%s/%s", folder, name);
-    ds_status status = ds_csv_read(path.text, csv, err);
-    ds_buf_deinit(&path);
-    return status;
-}
-
-static ds_status read_job(job *j, const char *tables) {
-    ds_csv csv;
-    const char *name, *source;
-    DS_TRY(ds_profiles_load(NULL, &j->profiles, j->err));
-    j->machines = measured_machines_new(j->profiles);
-    DS_TRY(read_table(j->folder, "profile.csv", &csv, j->err));
-    ds_status status = fit_cell(&csv, 0, "name", &name, j->err);
-    if (status == DS_OK) status = fit_cell(&csv, 0, "source", &source, j->err);
-    if (status == DS_OK)
-        status = ds_profiles_find_profile(j->profiles, name, DS_NOWHERE, &j->profile, j->err);
-    if (status == DS_OK) {
-        j->kind = ds_profile_kind(j->profiles, j->profile);
-        j->source = ds_arena_strdup(&j->arena, source);
-    }
+    if (status == DS_OK) status = fit_check_errors(&csv, line, &e, j->err);
     ds_csv_deinit(&csv);
-    DS_TRY(status);
-    DS_TRY(read_table(tables, "dispatch.csv", &csv, j->err));
-    status = measured_read(&csv, j->profiles, &j->arena, &j->rows, j->err);
-    ds_csv_deinit(&csv);
-    return status;
-}
-
-static ds_status write_lines(job *j) {
-    ds_buf path = {0}, all = {0};
-    ds_buf_printf(&path, "%s/efficiency.csv", j->folder);
-    ds_status status = fit_put_lines(path.text, "send_", false, &all, j->err);
-    if (status == DS_OK && j->lines.n) ds_buf_put(&all, j->lines.text);
-    if (status == DS_OK)
-        status = ds_output_write(path.text, DS_OUTPUT_OVERWRITE, all.text, all.n, j->err);
-    ds_buf_deinit(&all);
-    ds_buf_deinit(&path);
     return status;
 }
 
 ds_status fit_dispatch(const char *tables, const char *folder, fit_mode mode, ds_error *err) {
-    job j = {.folder = folder, .err = err};
-    ds_arena_init(&j.arena);
-    ds_status status = read_job(&j, tables);
-    sample *samples = ds_xcalloc(j.rows.n + 1, sizeof *samples);
+    job j = {.err = err};
+    ds_status status = fit_measured_read(folder, tables, "dispatch.csv", &j.in, err);
+    if (status == DS_OK) j.machines = measured_machines_new(j.in.profiles);
+    sample *samples = ds_xcalloc(j.in.rows.n + 1, sizeof *samples);
     for (size_t k = 0; k < sizeof kernels / sizeof *kernels && status == DS_OK; k++)
         for (int d = 0; d < 2 && status == DS_OK; d++)
             status = mode == FIT_CHECK ? check_kernel(&j, kernels[k], directions[d], samples)
                                        : fit_kernel(&j, kernels[k], directions[d], samples);
-    if (status == DS_OK && mode == FIT_WRITE) status = write_lines(&j);
+    if (status == DS_OK && mode == FIT_WRITE)
+        status = fit_replace_lines(folder, "efficiency.csv", "send_", &j.lines, err);
     free(samples);
     measured_machines_free(j.machines);
-    ds_profiles_free(j.profiles);
-    ds_arena_deinit(&j.arena);
+    fit_measured_deinit(&j.in);
     ds_buf_deinit(&j.lines);
     return status;
 }

@@ -8,20 +8,15 @@
  * The constants of the products go to gemm_fits.csv as the format "grouped SCALES", t0 and e to
  * efficiency.csv. One fit a dtype and format of scales. Errors and percentiles are of rows predicted
  * without all rows of their hidden size, which stands for a model. */
-#include "sim/cost/fit/fit.h"
 #include "sim/cost/gemm.h"
 #include "tools/fit/products.h"
-#include "tools/measured/measured.h"
-
-#include "ir/base/output.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BEYOND 1e3   /* the loss outside the range of a constant */
-#define OFF    0.001 /* of an error */
+#define BEYOND 1e3 /* the loss outside the range of a constant */
 
 /* With few rows the first ones alone are fitted. */
 enum { E_MAX, E_MEMORY, T0, E_PASSES, N_FEW, TAIL = N_FEW, PROLOGUE, PORT, OVERLAP, N_VARIABLES };
@@ -45,11 +40,7 @@ typedef struct fitting {
 } fitting;
 
 typedef struct job {
-    ds_profiles *profiles;
-    ds_arena arena;
-    measured_rows rows;
-    uint32_t kind;
-    const char *folder, *source;
+    fit_measured in;
     ds_csv fits; /* gemm_fits.csv */
     ds_error *err;
     ds_buf products, curves; /* lines of gemm_fits.csv and of efficiency.csv */
@@ -124,7 +115,7 @@ static ds_status search(fitting *f, const double *starts, uint32_t n_starts, dou
  */
 static ds_status find(job *j, const fit_product_format *format, fitting *f, uint32_t n_families,
                       double *left) {
-    const ds_device_kind *kind = ds_profiles_kind(j->profiles, j->kind);
+    const ds_device_kind *kind = ds_profiles_kind(j->in.profiles, j->in.of.kind);
     ds_error *err = j->err;
     double starts[2 * N_VARIABLES];
     constants start = {.products = {.processors = fit_processors_of(kind),
@@ -165,7 +156,7 @@ static ds_status find(job *j, const fit_product_format *format, fitting *f, uint
 /* ---- rows ---- */
 
 static bool is_layer(const job *j, const measured_row *row, const fit_product_format *format) {
-    return row->kind == j->kind && !row->refused && row->n_parts == 3 &&
+    return row->kind == j->in.of.kind && !row->refused && row->n_parts == 3 &&
            strcmp(row->dtype, format->name) == 0 && strcmp(row->split, "calib") == 0;
 }
 
@@ -174,8 +165,8 @@ static uint32_t collect(const job *j, const fit_product_format *format, layer *l
     int64_t hidden[64];
     uint32_t n = 0;
     *n_families = 0;
-    for (uint32_t i = 0; i < j->rows.n; i++) {
-        const measured_row *row = &j->rows.at[i];
+    for (uint32_t i = 0; i < j->in.rows.n; i++) {
+        const measured_row *row = &j->in.rows.at[i];
         if (!is_layer(j, row, format)) continue;
         layer *l = &layers[n++];
         *l = (layer){.seconds = row->us * 1e-6};
@@ -228,7 +219,7 @@ static void put_lines(job *j, const fit_product_format *format, const fitting *f
                   left->p90);
     for (int i = 0; i < 5; i++) ds_buf_printf(&j->products, ",%.4g", ratios[i]);
     ds_buf_printf(&j->products, ",%s layers of tests/data/ops/moe.csv,%s\n", format->name,
-                  j->source);
+                  j->in.of.source);
     name_of("experts", '_', format, name);
     double rate = m->bytes_per_s * c->e_passes;
     ds_buf_printf(&j->curves, "%s,%s,bytes,,%.15g,%.4g,%.4g,%.4g,%.4g,,,%u,", name,
@@ -237,16 +228,16 @@ static void put_lines(job *j, const fit_product_format *format, const fitting *f
     ds_buf_printf(&j->curves, "%.4g,%.4g", left->median, left->p90);
     for (int i = 0; i < 5; i++) ds_buf_printf(&j->curves, ",%.4g", ratios[i]);
     ds_buf_printf(&j->curves, ",%s layers of tests/data/ops/moe.csv with their products,%s\n",
-                  format->name, j->source);
+                  format->name, j->in.of.source);
 }
 
 static ds_status fit_format(job *j, const fit_product_format *format) {
-    layer *layers = ds_xcalloc(j->rows.n + 1, sizeof *layers);
-    double *numbers = ds_xcalloc(3 * (size_t)j->rows.n + 1, sizeof *numbers), ratios[5];
-    double *left = numbers, *seen = numbers + j->rows.n, *measured = seen + j->rows.n;
+    layer *layers = ds_xcalloc(j->in.rows.n + 1, sizeof *layers);
+    double *numbers = ds_xcalloc(3 * (size_t)j->in.rows.n + 1, sizeof *numbers), ratios[5];
+    double *left = numbers, *seen = numbers + j->in.rows.n, *measured = seen + j->in.rows.n;
     uint32_t n_families;
     fitting f = {.layers = layers, .n = collect(j, format, layers, &n_families)};
-    const ds_device_kind *kind = ds_profiles_kind(j->profiles, j->kind);
+    const ds_device_kind *kind = ds_profiles_kind(j->in.profiles, j->in.of.kind);
     ds_status status = DS_OK;
     if (f.n >= DS_FIT_ROWS_PER_CONSTANT * N_FEW) {
         status = find(j, format, &f, n_families, left);
@@ -272,38 +263,13 @@ static ds_status fit_format(job *j, const fit_product_format *format) {
 
 /* ---- constants of the file ---- */
 
-static ds_status find_line(const ds_csv *csv, const char *column, const char *name,
-                           const char *dtype, uint32_t *row, ds_error *err) {
-    for (*row = 0; *row < csv->rows.n; ++*row) {
-        const char *a, *b;
-        DS_TRY(fit_cell(csv, *row, column, &a, err));
-        DS_TRY(fit_cell(csv, *row, "dtype", &b, err));
-        if (strcmp(a, name) == 0 && strcmp(b, dtype) == 0) return DS_OK;
-    }
-    *row = UINT32_MAX;
-    return DS_OK;
-}
-
 static ds_status read_constants(const ds_csv *products, uint32_t p, const ds_csv *curves,
                                 uint32_t c, constants *out, ds_error *err) {
-    static const char *const columns[] = {
-        "processors", "flop_giga_per_s", "memory_gb_per_s", "e_max", "tail", "prologue",
-        "port",       "e_memory",        "overlap"};
-    double v[9], e, w_half;
-    for (int i = 0; i < 9; i++) DS_TRY(fit_number(products, p, columns[i], &v[i], err));
-    DS_TRY(fit_number(curves, c, "e_max", &e, err));
+    double w_half;
+    DS_TRY(fit_read_gemm(products, p, &out->products, err));
+    DS_TRY(fit_number(curves, c, "e_max", &out->e_passes, err));
     DS_TRY(fit_number(curves, c, "w_half", &w_half, err));
-    *out = (constants){.products = {.processors = (int64_t)v[0],
-                                    .flop_per_s = v[1] * 1e9,
-                                    .bytes_per_s = v[2] * 1e9,
-                                    .e_max = v[3],
-                                    .tail = v[4],
-                                    .prologue = v[5],
-                                    .port = v[6],
-                                    .e_memory = v[7],
-                                    .overlap = v[8]},
-                       .t0_s = w_half / (v[2] * 1e9 * e),
-                       .e_passes = e};
+    out->t0_s = w_half / (out->products.bytes_per_s * out->e_passes);
     return DS_OK;
 }
 
@@ -312,35 +278,28 @@ static ds_status check_format(job *j, const fit_product_format *format, const ds
     char name[32];
     uint32_t p, c, n_families;
     constants found;
-    double median, p90;
     name_of("grouped", ' ', format, name);
-    DS_TRY(find_line(products, "format", name, ds_dtype_name(format->dtype), &p, j->err));
+    DS_TRY(fit_find_row(products, "format", name, ds_dtype_name(format->dtype), &p, j->err));
     name_of("experts", '_', format, name);
-    DS_TRY(find_line(curves, "op", name, ds_dtype_name(format->dtype), &c, j->err));
-    layer *layers = ds_xcalloc(j->rows.n + 1, sizeof *layers);
-    double *seen = ds_xcalloc(2 * (size_t)j->rows.n + 1, sizeof *seen),
-           *measured = seen + j->rows.n;
+    DS_TRY(fit_find_row(curves, "op", name, ds_dtype_name(format->dtype), &c, j->err));
+    layer *layers = ds_xcalloc(j->in.rows.n + 1, sizeof *layers);
+    double *seen = ds_xcalloc(2 * (size_t)j->in.rows.n + 1, sizeof *seen),
+           *measured = seen + j->in.rows.n;
     uint32_t n = collect(j, format, layers, &n_families);
     bool enough = n >= DS_FIT_ROWS_PER_CONSTANT * N_FEW;
     ds_status status = DS_OK;
     if (enough != (p != UINT32_MAX && c != UINT32_MAX))
         status = ds_error_set(j->err, DS_ERR_DATA, DS_NOWHERE,
-                              "%s: %u layers of experts in %s, and a fit is %s", j->folder, n,
+                              "%s: %u layers of experts in %s, and a fit is %s", j->in.of.path, n,
                               format->name, enough ? "missing" : "there");
     if (status == DS_OK && enough) status = read_constants(products, p, curves, c, &found, j->err);
-    if (status == DS_OK && enough)
-        status = fit_number(products, p, "median_error", &median, j->err);
-    if (status == DS_OK && enough) status = fit_number(products, p, "p90_error", &p90, j->err);
     if (status == DS_OK && enough) {
         for (uint32_t i = 0; i < n; i++) {
             seen[i] = seconds_of(&found, &layers[i]);
             measured[i] = layers[i].seconds;
         }
         ds_fit_errors e = ds_fit_errors_of(seen, measured, n);
-        if (!(fabs(e.median - median) < OFF && fabs(e.p90 - p90) < OFF))
-            status =
-                ds_csv_error(products, &products->rows.at[p], j->err,
-                             "median_error and p90_error would be %.4g and %.4g", e.median, e.p90);
+        status = fit_check_errors(products, p, &e, j->err);
     }
     free(seen);
     free(layers);
@@ -349,55 +308,16 @@ static ds_status check_format(job *j, const fit_product_format *format, const ds
 
 /* ---- a folder ---- */
 
-static ds_status replace_lines(job *j, const char *file, const char *word, const ds_buf *lines) {
-    ds_buf path = {0}, text = {0};
-    ds_buf_printf(&path, "%s/%s", j->folder, file);
-    ds_status status = fit_put_lines(path.text, word, false, &text, j->err);
-    if (status == DS_OK && lines->n) ds_buf_put(&text, lines->text);
-    if (status == DS_OK)
-        status = ds_output_write(path.text, DS_OUTPUT_OVERWRITE, text.text, text.n, j->err);
-    ds_buf_deinit(&text);
-    ds_buf_deinit(&path);
-    return status;
-}
-
-static ds_status read_table(const char *folder, const char *name, ds_csv *csv, ds_error *err) {
-    ds_buf path = {0};
-    ds_buf_printf(&path, "%s/%s", folder, name);
-    ds_status status = ds_csv_read(path.text, csv, err);
-    ds_buf_deinit(&path);
-    return status;
-}
-
-static ds_status read_job(job *j, const char *tables) {
-    ds_csv csv;
-    const char *device, *source;
-    DS_TRY(ds_profiles_load(NULL, &j->profiles, j->err));
-    DS_TRY(read_table(j->folder, "profile.csv", &csv, j->err));
-    ds_status status = fit_cell(&csv, 0, "device", &device, j->err);
-    if (status == DS_OK) status = fit_cell(&csv, 0, "source", &source, j->err);
-    if (status == DS_OK)
-        status = ds_profiles_find_kind(j->profiles, device, DS_NOWHERE, &j->kind, j->err);
-    if (status == DS_OK) j->source = ds_arena_strdup(&j->arena, source);
-    ds_csv_deinit(&csv);
-    DS_TRY(status);
-    DS_TRY(read_table(tables, "moe.csv", &csv, j->err));
-    status = measured_read(&csv, j->profiles, &j->arena, &j->rows, j->err);
-    ds_csv_deinit(&csv);
-    DS_TRY(status);
-    return read_table(j->folder, "gemm_fits.csv", &j->fits, j->err);
-}
-
 static ds_status fit_all(job *j, bool write) {
     for (int i = 0; i < FIT_N_PRODUCT_FORMATS; i++) DS_TRY(fit_format(j, &fit_product_formats[i]));
     if (!write) return DS_OK;
-    DS_TRY(replace_lines(j, "gemm_fits.csv", "grouped", &j->products));
-    return replace_lines(j, "efficiency.csv", "experts", &j->curves);
+    DS_TRY(fit_replace_lines(j->in.of.path, "gemm_fits.csv", "grouped", &j->products, j->err));
+    return fit_replace_lines(j->in.of.path, "efficiency.csv", "experts", &j->curves, j->err);
 }
 
 static ds_status check_all(job *j) {
     ds_csv curves;
-    DS_TRY(read_table(j->folder, "efficiency.csv", &curves, j->err));
+    DS_TRY(fit_read_in(j->in.of.path, "efficiency.csv", &curves, j->err));
     ds_status status = DS_OK;
     for (int i = 0; i < FIT_N_PRODUCT_FORMATS && status == DS_OK; i++)
         status = check_format(j, &fit_product_formats[i], &curves);
@@ -406,14 +326,13 @@ static ds_status check_all(job *j) {
 }
 
 ds_status fit_experts(const char *tables, const char *folder, fit_mode mode, ds_error *err) {
-    job j = {.folder = folder, .err = err};
-    ds_arena_init(&j.arena);
-    ds_status status = read_job(&j, tables);
+    job j = {.err = err};
+    ds_status status = fit_measured_read(folder, tables, "moe.csv", &j.in, err);
+    if (status == DS_OK) status = fit_read_in(folder, "gemm_fits.csv", &j.fits, err);
     if (status == DS_OK)
         status = mode == FIT_CHECK ? check_all(&j) : fit_all(&j, mode == FIT_WRITE);
     ds_csv_deinit(&j.fits);
-    ds_profiles_free(j.profiles);
-    ds_arena_deinit(&j.arena);
+    fit_measured_deinit(&j.in);
     ds_buf_deinit(&j.products);
     ds_buf_deinit(&j.curves);
     return status;

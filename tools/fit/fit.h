@@ -5,6 +5,8 @@
 #include "ir/base/csv.h"
 #include "ir/base/str.h"
 #include "sim/cost/fit/fit.h"
+#include "sim/cost/gemm.h"
+#include "tools/measured/measured.h"
 
 #include <stdbool.h>
 
@@ -67,11 +69,42 @@ ds_status fit_collectives(const char *topology, const char *folder, const char *
  * Rows held back are not looked at. */
 ds_status fit_left_out(const char *topology, const char *folder, const char *table, ds_error *err);
 
+/* Reads FOLDER/NAME. */
+ds_status fit_read_in(const char *folder, const char *name, ds_csv *out, ds_error *err);
+
+/* The folder of a profile, by its profile.csv. */
+typedef struct fit_profile {
+    const char *path;
+    char source[128]; /* key of sources.csv */
+    uint32_t kind;    /* of the device */
+} fit_profile;
+ds_status fit_profile_read(const ds_profiles *profiles, const char *path, fit_profile *out,
+                           ds_error *err);
+
+/* A folder, and the rows of FOLDER/NAME, a published table of many devices. */
+typedef struct fit_measured {
+    fit_profile of;
+    ds_profiles *profiles;
+    measured_rows rows; /* of all devices */
+    ds_arena arena;
+} fit_measured;
+/* To be deinitialised after errors, too. */
+ds_status fit_measured_read(const char *folder, const char *tables, const char *name,
+                            fit_measured *out, ds_error *err);
+void fit_measured_deinit(fit_measured *m);
+
 /* Writes the rows of a table that was read from a file, and changed, back into it. Quoted cells
  * must not span lines. `whole`: the file has nothing to keep, or is not there. */
 ds_status fit_write(const ds_csv *csv, bool whole, ds_error *err);
-/* Appends the lines of a file whose first or second cell begins with the word, or the others. */
-ds_status fit_put_lines(const char *path, const char *word, bool with, ds_buf *out, ds_error *err);
+/* FIT_WRITE writes; FIT_CHECK is DS_ERR_DATA if n_off of the table's constants are not the fit's. */
+ds_status fit_write_or_check(const ds_csv *csv, bool whole, fit_mode mode, uint32_t n_off,
+                             ds_error *err);
+/* Appends the lines of FOLDER/NAME whose first or second cell begins with the word, or the others. */
+ds_status fit_put_lines(const char *folder, const char *name, const char *word, bool with,
+                        ds_buf *out, ds_error *err);
+/* Puts `lines` in place of the lines whose first or second cell begins with the word. */
+ds_status fit_replace_lines(const char *folder, const char *name, const char *word,
+                            const ds_buf *lines, ds_error *err);
 /* Adds those of the columns that a table lacks, empty. */
 void fit_add_columns(ds_csv *csv, const char *const *names, uint32_t n_names);
 /* The columns of residuals' percentiles. */
@@ -89,6 +122,21 @@ ds_status fit_cell(const ds_csv *csv, uint32_t row, const char *column, const ch
                    ds_error *err);
 ds_status fit_number(const ds_csv *csv, uint32_t row, const char *column, double *out,
                      ds_error *err);
+/* The row of this dtype and with this name in the column; UINT32_MAX: none. */
+ds_status fit_find_row(const ds_csv *csv, const char *column, const char *name, const char *dtype,
+                       uint32_t *row, ds_error *err);
+/* Where the number of a column goes: to `to`, times `unit` (0: as it is), or to `count`. */
+typedef struct fit_number_to {
+    const char *column;
+    double *to;
+    double unit;
+    int64_t *count;
+    bool may_lack; /* 0 where the cell is empty, or the table has no such column */
+} fit_number_to;
+ds_status fit_numbers(const ds_csv *csv, uint32_t row, const fit_number_to *numbers, size_t n,
+                      ds_error *err);
+/* The constants of a row of gemm_fits.csv. */
+ds_status fit_read_gemm(const ds_csv *csv, uint32_t row, ds_gemm_model *out, ds_error *err);
 /* Of a cell in GB/s; DS_ERR_DATA beyond 10^18 bytes/s. */
 ds_status fit_rate(const ds_csv *csv, uint32_t row, const char *column, int64_t *bytes_per_s,
                    ds_error *err);
@@ -107,6 +155,9 @@ ds_status fit_set_values(ds_csv *csv, uint32_t row, const fit_value *values, siz
 /* n, median_error, p90_error and ratio_p05 to ratio_p95. */
 ds_status fit_set_errors(ds_csv *csv, uint32_t row, uint32_t n, const ds_fit_errors *seen,
                          const double ratios[5], ds_error *err);
+/* DS_ERR_DATA if median_error and p90_error of the row are more than 0.001 from these, or there is no
+ * row (UINT32_MAX). */
+ds_status fit_check_errors(const ds_csv *csv, uint32_t row, const ds_fit_errors *e, ds_error *err);
 /* A line; none where the median is below 0. */
 void fit_print_errors(const char *what, const ds_fit_errors *e);
 

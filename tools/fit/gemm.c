@@ -26,27 +26,20 @@ typedef struct sample {
     fit_groups shapes, families, sizes;
 } sample;
 
-static ds_status dim(tables *t, uint32_t row, const char *column, int64_t *out) {
-    double value;
-    DS_TRY(fit_number(&t->ops, row, column, &value, t->err));
-    *out = (int64_t)value;
-    return DS_OK;
-}
-
 static ds_status take_sample(tables *t, uint32_t row, double element_bytes, sample *s) {
     ds_gemm_row r = {.shape = {.element_bytes = element_bytes, .result_bytes = element_bytes}};
     const char *m, *n, *k, *source;
     char name[128];
-    DS_TRY(dim(t, row, "batch", &r.shape.batch));
-    DS_TRY(dim(t, row, "m", &r.shape.m));
-    DS_TRY(dim(t, row, "n", &r.shape.n));
-    DS_TRY(dim(t, row, "k", &r.shape.k));
-    DS_TRY(fit_number(&t->ops, row, "time_us", &r.seconds, t->err));
+    const fit_number_to numbers[] = {{"batch", .count = &r.shape.batch},
+                                     {"m", .count = &r.shape.m},
+                                     {"n", .count = &r.shape.n},
+                                     {"k", .count = &r.shape.k},
+                                     {"time_us", .to = &r.seconds, .unit = 1e-6}};
+    DS_TRY(fit_numbers(&t->ops, row, numbers, 5, t->err));
     DS_TRY(fit_cell(&t->ops, row, "m", &m, t->err));
     DS_TRY(fit_cell(&t->ops, row, "n", &n, t->err));
     DS_TRY(fit_cell(&t->ops, row, "k", &k, t->err));
     DS_TRY(fit_cell(&t->ops, row, "source", &source, t->err));
-    r.seconds *= 1e-6;
     snprintf(name, sizeof name, "%s/%s", n, k);
     r.shape_group = fit_group(&s->shapes, name);
     r.family = fit_group(&s->families, source);
@@ -72,25 +65,6 @@ static ds_status collect_products(tables *t, const char *dtype, sample *s) {
 }
 
 /* ---- gemm_fits.csv ---- */
-
-static ds_status read_start(tables *t, uint32_t row, ds_gemm_model *m) {
-    double processors, flop, bytes, launch;
-    DS_TRY(fit_number(&t->fits, row, "processors", &processors, t->err));
-    DS_TRY(fit_number(&t->fits, row, "flop_giga_per_s", &flop, t->err));
-    DS_TRY(fit_number(&t->fits, row, "memory_gb_per_s", &bytes, t->err));
-    DS_TRY(fit_number(&t->fits, row, "e_max", &m->e_max, t->err));
-    DS_TRY(fit_number(&t->fits, row, "tail", &m->tail, t->err));
-    DS_TRY(fit_number(&t->fits, row, "prologue", &m->prologue, t->err));
-    DS_TRY(fit_number(&t->fits, row, "port", &m->port, t->err));
-    DS_TRY(fit_number(&t->fits, row, "e_memory", &m->e_memory, t->err));
-    DS_TRY(fit_number(&t->fits, row, "overlap", &m->overlap, t->err));
-    DS_TRY(fit_number(&t->fits, row, "launch_us", &launch, t->err));
-    m->processors = (int64_t)processors;
-    m->flop_per_s = flop * 1e9;
-    m->bytes_per_s = bytes * 1e9;
-    m->launch_s = launch * 1e-6;
-    return DS_OK;
-}
 
 static ds_status write_row(tables *t, uint32_t row, const ds_gemm_fit_result *r, uint32_t n) {
     const fit_value cells[] = {{"e_max", r->model.e_max},
@@ -144,7 +118,7 @@ static ds_status fit_row(tables *t, uint32_t row) {
     DS_TRY(fit_number(&t->fits, row, "n", &n, t->err));
     if (!(n > 0)) return DS_OK;
     DS_TRY(fit_cell(&t->fits, row, "dtype", &dtype, t->err));
-    DS_TRY(read_start(t, row, &start.model));
+    DS_TRY(fit_read_gemm(&t->fits, row, &start.model, t->err));
     ds_strtab_init(&s.shapes.names);
     ds_strtab_init(&s.families.names);
     ds_strtab_init(&s.sizes.names);
@@ -168,11 +142,7 @@ static ds_status fit_rows(tables *t) {
         printf("products by tiles and waves left out: %s\n", t->err->message);
         return DS_OK;
     }
-    if (t->mode == FIT_WRITE) return fit_write(&t->fits, t->started, t->err);
-    if (!t->n_off) return DS_OK;
-    return ds_error_set(t->err, DS_ERR_DATA, DS_NOWHERE,
-                        "%s: other constants fit over %g %% better; write them with --write",
-                        t->fits.file, 100 * OFF);
+    return fit_write_or_check(&t->fits, t->started, t->mode, t->n_off, t->err);
 }
 
 /* gemm_fits.csv as it is, or one for the rows; *any: there is something to fit. */

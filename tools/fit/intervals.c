@@ -96,8 +96,8 @@ static ds_status read_row(intervals *v, const ds_csv *csv, uint32_t row, ds_erro
 
 static ds_status read_rows(intervals *v, const char *path, ds_error *err) {
     ds_csv csv;
-    ds_status status = ds_csv_read(path, &csv, err);
-    if (status != DS_OK) return status;
+    ds_status status = DS_OK;
+    DS_TRY(ds_csv_read(path, &csv, err));
     for (uint32_t i = 0; i < csv.rows.n && status == DS_OK; i++) status = read_row(v, &csv, i, err);
     ds_csv_deinit(&csv);
     return status;
@@ -109,14 +109,11 @@ static ds_status read_rows(intervals *v, const char *path, ds_error *err) {
 
 static ds_status count_constants(const char *folder, double *out, ds_error *err) {
     ds_csv csv;
-    ds_buf path = {0};
     ds_error unsaid;
+    ds_status status = DS_OK;
     fit_groups variables = {0};
     *out = USUAL_CONSTANTS;
-    ds_buf_printf(&path, "%s/calibration.csv", folder);
-    ds_status status = ds_csv_read(path.text, &csv, &unsaid);
-    ds_buf_deinit(&path);
-    if (status != DS_OK) return DS_OK;
+    if (fit_read_in(folder, "calibration.csv", &csv, &unsaid) != DS_OK) return DS_OK;
     ds_strtab_init(&variables.names);
     for (uint32_t i = 0; i < csv.rows.n && status == DS_OK; i++) {
         const char *name;
@@ -152,11 +149,8 @@ static ds_status put_interval(const char *folder, const double ratio[2], fit_mod
                               ds_error *err) {
     static const char *const columns[] = {"ratio_p05", "ratio_p95"};
     ds_csv csv;
-    ds_buf path = {0};
-    ds_buf_printf(&path, "%s/profile.csv", folder);
-    ds_status status = ds_csv_read(path.text, &csv, err);
-    ds_buf_deinit(&path);
-    if (status != DS_OK) return status;
+    ds_status status = DS_OK;
+    DS_TRY(fit_read_in(folder, "profile.csv", &csv, err));
     for (int k = 0; k < 2 && status == DS_OK; k++) {
         const char *was = "";
         status = fit_cell(&csv, 0, columns[k], &was, err);
@@ -371,11 +365,8 @@ static uint32_t count_testbeds(const intervals *v, uint32_t part) {
 static ds_status put_parts(const intervals *v, const char *root, fit_mode mode, bool *same,
                            ds_error *err) {
     ds_csv csv;
-    ds_buf path = {0};
-    ds_buf_printf(&path, "%s/catalogue/intervals.csv", root);
-    ds_status status = ds_csv_read(path.text, &csv, err);
-    ds_buf_deinit(&path);
-    if (status != DS_OK) return status;
+    ds_status status = DS_OK;
+    DS_TRY(fit_read_in(root, "catalogue/intervals.csv", &csv, err));
     puts("\npart             testbeds    bias  error");
     for (uint32_t i = 0; i < csv.rows.n && status == DS_OK; i++) {
         const char *name;

@@ -134,7 +134,7 @@ int main(int argc, char **argv) {
     else if (strcmp(argv[1], "memory") == 0 && argc > 4 && mode_of(argv[5], &mode))
         status = fit_memory(argv[2], argv[3], argv[4], mode, &err);
     else if (strcmp(argv[1], "products") == 0 && argc > 3 && mode_of(argv[4], &mode))
-        status = fit_products(argv[2], (const char *const *)&argv[3], 1, mode, &err);
+        status = fit_products(argv[2], argv[3], mode, &err);
     else if (strcmp(argv[1], "experts") == 0 && argc > 3 && mode_of(argv[4], &mode))
         status = fit_experts(argv[2], argv[3], mode, &err);
     else if (strcmp(argv[1], "dispatch") == 0 && argc > 3 && mode_of(argv[4], &mode))

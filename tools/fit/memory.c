@@ -309,14 +309,6 @@ static ds_status copy_row(job *j, uint32_t row, const job *from, uint32_t other)
     return put_curve(j, row, &theirs, w_min, w_max);
 }
 
-static ds_status read_job(const char *folder, job *j) {
-    ds_buf path = {0};
-    ds_buf_printf(&path, "%s/efficiency.csv", folder);
-    ds_status status = ds_csv_read(path.text, &j->curves, j->err);
-    ds_buf_deinit(&path);
-    return status;
-}
-
 /* "borrowed: PROFILE": the folder beside this one. */
 static ds_status borrow_row(job *j, const char *folder, uint32_t row, const char *profile) {
     const char *slash = strrchr(folder, '/'), *op, *kernels;
@@ -326,7 +318,7 @@ static ds_status borrow_row(job *j, const char *folder, uint32_t row, const char
     size_t length = strcspn(profile, ";, ");
     snprintf(name, sizeof name, "%.*s%.*s", slash ? (int)(slash - folder + 1) : 0, folder,
              (int)length, profile);
-    DS_TRY(read_job(name, &other));
+    DS_TRY(fit_read_in(name, "efficiency.csv", &other.curves, j->err));
     ds_status status = fit_cell(&j->curves, row, "op", &op, j->err);
     if (status == DS_OK) status = fit_cell(&j->curves, row, "kernels", &kernels, j->err);
     if (status == DS_OK) status = find_row(&other, op, kernels, &at);
@@ -377,17 +369,11 @@ static ds_status fit_rows(job *j, const char *folder) {
 ds_status fit_memory(const char *table, const char *folder, const char *alias, fit_mode mode,
                      ds_error *err) {
     job j = {.alias = alias, .mode = mode, .err = err};
-    DS_TRY(ds_csv_read(table, &j.table, err));
-    ds_status status = read_job(folder, &j);
-    if (status == DS_OK) {
-        status = fit_rows(&j, folder);
-        if (status == DS_OK && mode == FIT_WRITE) status = fit_write(&j.curves, false, err);
-        if (status == DS_OK && mode == FIT_CHECK && j.n_off)
-            status = ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
-                                  "%s: %u curves are not those of the fit; write them with --write",
-                                  j.curves.file, j.n_off);
-        ds_csv_deinit(&j.curves);
-    }
+    ds_status status = ds_csv_read(table, &j.table, err);
+    if (status == DS_OK) status = fit_read_in(folder, "efficiency.csv", &j.curves, err);
+    if (status == DS_OK) status = fit_rows(&j, folder);
+    if (status == DS_OK) status = fit_write_or_check(&j.curves, false, mode, j.n_off, err);
+    ds_csv_deinit(&j.curves);
     ds_csv_deinit(&j.table);
     return status;
 }

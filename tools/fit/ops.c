@@ -322,11 +322,7 @@ static ds_status fit_table(tables *t) {
 }
 
 static ds_status write_or_check(const tables *t, fit_mode mode) {
-    if (mode == FIT_WRITE) return fit_write(&t->curves, t->started, t->err);
-    if (mode == FIT_PRINT || t->n_off == 0) return DS_OK;
-    return ds_error_set(t->err, DS_ERR_DATA, DS_NOWHERE,
-                        "%s: %u constants are not those of the fit; write them with --write",
-                        t->curves.file, t->n_off);
+    return fit_write_or_check(&t->curves, t->started, mode, t->n_off, t->err);
 }
 
 static ds_status read_curves(tables *t, const char *folder) {

@@ -5,21 +5,16 @@
  * conversion of the activation, whose fixed time and rate are fitted with the product, except where
  * the kernel takes converted operands. */
 #include "tools/fit/products.h"
-#include "ir/base/arena.h"
 #include "ir/base/output.h"
-#include "sim/cost/cost.h"
 #include "sim/cost/fit/gemm.h"
-#include "tools/fit/fit.h"
-#include "tools/measured/measured.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define RESIDENT 4     /* tiles of a processor; more fit no device better */
-#define NO_SAG_S 1e3   /* a clock that falls after minutes fell in no row */
-#define OFF      0.001 /* of an error */
+#define RESIDENT 4   /* tiles of a processor; more fit no device better */
+#define NO_SAG_S 1e3 /* a clock that falls after minutes fell in no row */
 
 /* ---- what the tables call things ---- */
 
@@ -53,9 +48,7 @@ static bool is_sustained(const char *operands) {
 
 typedef struct table {
     ds_csv csv;
-    ds_arena arena;
-    measured_rows bench; /* DeepBench's */
-    ds_profiles *profiles;
+    fit_measured in; /* DeepBench's rows */
     ds_error *err;
 } table;
 
@@ -106,8 +99,8 @@ static ds_status take_row(table *t, uint32_t row, const fit_product_format *form
 /* DeepBench's products of the kind. */
 static void collect_bench(const table *t, uint32_t kind, const fit_product_format *format,
                           sample *s) {
-    for (uint32_t i = 0; i < t->bench.n; i++) {
-        const measured_row *row = &t->bench.at[i];
+    for (uint32_t i = 0; i < t->in.rows.n; i++) {
+        const measured_row *row = &t->in.rows.at[i];
         const ds_work *w = &row->parts[0].work;
         char name[64], rows[32];
         if (row->kind != kind || row->refused || w->kind != DS_WORK_GEMM ||
@@ -127,7 +120,7 @@ static void collect_bench(const table *t, uint32_t kind, const fit_product_forma
 static bool is_of_kind(const table *t, const char *device, uint32_t kind) {
     uint32_t of;
     ds_error ignored;
-    return ds_profiles_find_kind(t->profiles, device, DS_NOWHERE, &of, &ignored) == DS_OK &&
+    return ds_profiles_find_kind(t->in.profiles, device, DS_NOWHERE, &of, &ignored) == DS_OK &&
            of == kind;
 }
 
@@ -266,20 +259,14 @@ static void print_fit(const ds_device_kind *kind, const fit_product_format *form
     fflush(stdout);
 }
 
-typedef struct folder {
-    const char *path;
-    char source[128];
-    uint32_t kind;
-} folder;
-
-static ds_status fit_format(table *t, const folder *of, const fit_product_format *format,
-                            double *launch_s, ds_buf *out) {
+static ds_status fit_format(table *t, const fit_product_format *format, double *launch_s,
+                            ds_buf *out) {
     sample s;
     ds_gemm_fit_result r;
-    const ds_device_kind *kind = ds_profiles_kind(t->profiles, of->kind);
+    const ds_device_kind *kind = ds_profiles_kind(t->in.profiles, t->in.of.kind);
     int64_t n_processors = fit_processors_of(kind);
-    sample_init(&s, t->csv.rows.n + t->bench.n);
-    ds_status status = collect(t, of->kind, format, &s);
+    sample_init(&s, t->csv.rows.n + t->in.rows.n);
+    ds_status status = collect(t, t->in.of.kind, format, &s);
     if (status == DS_OK && s.n) {
         ds_gemm_fit_start start =
             start_of(kind, n_processors, format, has_conversions(&s), *launch_s);
@@ -287,127 +274,76 @@ static ds_status fit_format(table *t, const folder *of, const fit_product_format
         if (status == DS_OK) {
             if (!(*launch_s > 0)) *launch_s = r.model.launch_s;
             print_fit(kind, format, &s, &r);
-            put_row(out, format, &r, s.n, of->source);
+            put_row(out, format, &r, s.n, t->in.of.source);
         }
     }
     sample_deinit(&s);
     return status;
 }
 
-static ds_status read_folder(table *t, const char *path, folder *out) {
-    ds_buf file = {0};
-    ds_csv csv;
-    const char *device = NULL, *source = NULL;
-    *out = (folder){.path = path};
-    ds_buf_printf(&file, "%s/profile.csv", path);
-    ds_status status = ds_csv_read(file.text, &csv, t->err);
-    ds_buf_deinit(&file);
-    DS_TRY(status);
-    status = fit_cell(&csv, 0, "device", &device, t->err);
-    if (status == DS_OK) status = fit_cell(&csv, 0, "source", &source, t->err);
-    if (status == DS_OK)
-        status = ds_profiles_find_kind(t->profiles, device, DS_NOWHERE, &out->kind, t->err);
-    if (status == DS_OK) snprintf(out->source, sizeof out->source, "%s", source);
-    ds_csv_deinit(&csv);
-    return status;
-}
-
 /* ---- the constants of the file ---- */
-
-static ds_status read_constants(table *t, const ds_csv *fits, uint32_t row, ds_gemm_model *m,
-                                ds_gemm_conversion *conversion) {
-    double v[17] = {0};
-    static const char *const columns[17] = {
-        "processors", "flop_giga_per_s", "memory_gb_per_s", "e_max",    "tail", "prologue", "port",
-        "e_memory",   "overlap",         "launch_us",       "resident", "lone", "cut_us",   "sag",
-        "sag_us",     "convert_us",      "convert_gb_per_s"};
-    for (int i = 0; i < 17; i++) {
-        const char *cell;
-        DS_TRY(fit_cell(fits, row, columns[i], &cell, t->err));
-        if (*cell) DS_TRY(fit_number(fits, row, columns[i], &v[i], t->err));
-    }
-    *m = (ds_gemm_model){(int64_t)v[0],  v[1] * 1e9, v[2] * 1e9,   v[3],  v[4],
-                         v[5],           v[6],       v[7],         v[8],  v[9] * 1e-6,
-                         (int64_t)v[10], v[11],      v[12] * 1e-6, v[13], v[14] * 1e-6};
-    *conversion = (ds_gemm_conversion){v[15] * 1e-6, v[16] * 1e9};
-    return DS_OK;
-}
 
 static ds_status check_row(table *t, const ds_csv *fits, uint32_t row, const sample *s) {
     ds_gemm_model m;
     ds_gemm_conversion conversion;
-    double stated[2], *predicted = ds_xcalloc(s->n + 1, sizeof *predicted);
+    double *predicted = ds_xcalloc(s->n + 1, sizeof *predicted);
     double *measured = ds_xcalloc(s->n + 1, sizeof *measured);
-    ds_status status = read_constants(t, fits, row, &m, &conversion);
+    const fit_number_to conversions[] = {
+        {"convert_us", .to = &conversion.seconds, .unit = 1e-6, .may_lack = true},
+        {"convert_gb_per_s", .to = &conversion.bytes_per_s, .unit = 1e9, .may_lack = true}};
+    ds_status status = fit_read_gemm(fits, row, &m, t->err);
+    if (status == DS_OK) status = fit_numbers(fits, row, conversions, 2, t->err);
     for (uint32_t i = 0; i < s->n && status == DS_OK; i++) {
         predicted[i] = ds_gemm_row_seconds(&s->rows[i], &m, &conversion);
         measured[i] = s->rows[i].seconds;
     }
-    if (status == DS_OK) status = fit_number(fits, row, "median_error", &stated[0], t->err);
-    if (status == DS_OK) status = fit_number(fits, row, "p90_error", &stated[1], t->err);
     if (status == DS_OK) {
         ds_fit_errors e = ds_fit_errors_of(predicted, measured, s->n);
-        if (!(fabs(e.median - stated[0]) < OFF && fabs(e.p90 - stated[1]) < OFF))
-            status =
-                ds_csv_error(fits, &fits->rows.at[row], t->err,
-                             "median_error and p90_error would be %.4g and %.4g", e.median, e.p90);
+        status = fit_check_errors(fits, row, &e, t->err);
     }
     free(predicted);
     free(measured);
     return status;
 }
 
-static ds_status check_format(table *t, const folder *of, const fit_product_format *format,
-                              const ds_csv *fits) {
+static ds_status check_format(table *t, const fit_product_format *format, const ds_csv *fits) {
     sample s;
-    bool any = false;
-    sample_init(&s, t->csv.rows.n + t->bench.n);
-    ds_status status = collect(t, of->kind, format, &s);
-    for (uint32_t i = 0; i < fits->rows.n && status == DS_OK && s.n; i++) {
-        const char *dtype, *scales;
-        status = fit_cell(fits, i, "dtype", &dtype, t->err);
-        if (status == DS_OK) status = fit_cell(fits, i, "format", &scales, t->err);
-        if (status != DS_OK || strcmp(dtype, ds_dtype_name(format->dtype)) != 0 ||
-            strcmp(scales, format->format) != 0)
-            continue;
-        any = true;
-        status = check_row(t, fits, i, &s);
-    }
-    if (status == DS_OK && s.n && !any)
+    uint32_t row;
+    sample_init(&s, t->csv.rows.n + t->in.rows.n);
+    ds_status status = collect(t, t->in.of.kind, format, &s);
+    if (status == DS_OK)
+        status = fit_find_row(fits, "format", format->format, ds_dtype_name(format->dtype), &row,
+                              t->err);
+    if (status == DS_OK && s.n && row == UINT32_MAX)
         status = ds_error_set(t->err, DS_ERR_DATA, DS_NOWHERE, "%s: no row of %s products",
                               fits->file, format->name);
+    if (status == DS_OK && s.n) status = check_row(t, fits, row, &s);
     sample_deinit(&s);
     return status;
 }
 
-static ds_status check_folder(table *t, const char *path) {
-    folder of;
-    ds_buf file = {0};
+static ds_status check_folder(table *t) {
     ds_csv fits;
-    DS_TRY(read_folder(t, path, &of));
-    ds_buf_printf(&file, "%s/gemm_fits.csv", path);
-    ds_status status = ds_csv_read(file.text, &fits, t->err);
-    ds_buf_deinit(&file);
-    DS_TRY(status);
+    DS_TRY(fit_read_in(t->in.of.path, "gemm_fits.csv", &fits, t->err));
+    ds_status status = DS_OK;
     for (int i = 0; i < FIT_N_PRODUCT_FORMATS && status == DS_OK; i++)
-        status = check_format(t, &of, &fit_product_formats[i], &fits);
+        status = check_format(t, &fit_product_formats[i], &fits);
     ds_csv_deinit(&fits);
     return status;
 }
 
-static ds_status fit_folder(table *t, const char *path, bool write) {
-    folder of;
+static ds_status fit_formats(table *t, bool write) {
+    const char *path = t->in.of.path;
     ds_buf text = {0}, file = {0};
     double launch_s = 0;
-    DS_TRY(read_folder(t, path, &of));
     ds_buf_put(&text, header);
     size_t empty = text.n;
     ds_status status = DS_OK;
     for (int i = 0; i < FIT_N_PRODUCT_FORMATS && status == DS_OK; i++)
-        status = fit_format(t, &of, &fit_product_formats[i], &launch_s, &text);
+        status = fit_format(t, &fit_product_formats[i], &launch_s, &text);
     ds_buf_printf(&file, "%s/gemm_fits.csv", path);
     if (status == DS_OK && write && text.n > empty) /* experts.c has the others */
-        status = fit_put_lines(file.text, "grouped", true, &text, t->err);
+        status = fit_put_lines(path, "gemm_fits.csv", "grouped", true, &text, t->err);
     if (status == DS_OK && write && text.n > empty)
         status = ds_output_write(file.text, DS_OUTPUT_OVERWRITE, text.text, text.n, t->err);
     ds_buf_deinit(&file);
@@ -415,34 +351,13 @@ static ds_status fit_folder(table *t, const char *path, bool write) {
     return status;
 }
 
-static ds_status read_csv(const char *path, const char *name, ds_csv *csv, ds_error *err) {
-    ds_buf file = {0};
-    ds_buf_printf(&file, "%s/%s", path, name);
-    ds_status status = ds_csv_read(file.text, csv, err);
-    ds_buf_deinit(&file);
-    return status;
-}
-
-static ds_status read_tables(table *t, const char *path) {
-    ds_csv bench;
-    DS_TRY(read_csv(path, "gemm.csv", &t->csv, t->err));
-    DS_TRY(read_csv(path, "deepbench.csv", &bench, t->err));
-    ds_status status = measured_read(&bench, t->profiles, &t->arena, &t->bench, t->err);
-    ds_csv_deinit(&bench);
-    return status;
-}
-
-ds_status fit_products(const char *tables, const char *const *folders, uint32_t n, fit_mode mode,
-                       ds_error *err) {
+ds_status fit_products(const char *tables, const char *folder, fit_mode mode, ds_error *err) {
     table t = {.err = err};
-    ds_arena_init(&t.arena);
-    ds_status status = ds_profiles_load(NULL, &t.profiles, err);
-    if (status == DS_OK) status = read_tables(&t, tables);
-    for (uint32_t i = 0; i < n && status == DS_OK; i++)
-        status = mode == FIT_CHECK ? check_folder(&t, folders[i])
-                                   : fit_folder(&t, folders[i], mode == FIT_WRITE);
-    ds_profiles_free(t.profiles);
+    ds_status status = fit_measured_read(folder, tables, "deepbench.csv", &t.in, err);
+    if (status == DS_OK) status = fit_read_in(tables, "gemm.csv", &t.csv, err);
+    if (status == DS_OK)
+        status = mode == FIT_CHECK ? check_folder(&t) : fit_formats(&t, mode == FIT_WRITE);
     ds_csv_deinit(&t.csv);
-    ds_arena_deinit(&t.arena);
+    fit_measured_deinit(&t.in);
     return status;
 }

@@ -24,10 +24,9 @@ int64_t fit_processors_of(const ds_device_kind *kind);
 /* Was the kernel timed with operands converted before? Else the time holds the activation's. */
 bool fit_is_converted_before(const char *kernel);
 
-/* Fits gemm_fits.csv of each generic profile's folder to the rows of its device in
- * TABLES/gemm.csv and TABLES/deepbench.csv, marked calib. FIT_CHECK fits nothing: DS_ERR_DATA if the errors of the constants
- * in the file are others than the file says. */
-ds_status fit_products(const char *tables, const char *const *folders, uint32_t n, fit_mode mode,
-                       ds_error *err);
+/* Fits FOLDER/gemm_fits.csv of a generic profile to the rows of its device in TABLES/gemm.csv and
+ * TABLES/deepbench.csv, marked calib. FIT_CHECK fits nothing: DS_ERR_DATA if the errors of the
+ * constants in the file are others than the file says. */
+ds_status fit_products(const char *tables, const char *folder, fit_mode mode, ds_error *err);
 
 #endif

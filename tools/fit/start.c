@@ -35,21 +35,11 @@ static const char *cell(const starter *s, uint32_t row, const char *column) {
 
 /* The catalogue's entry of the device that FOLDER/profile.csv names. */
 static void find_device(starter *s, const char *folder) {
-    ds_buf path = {0};
-    ds_csv csv;
     ds_error ignored;
-    uint32_t kind;
-    ds_buf_printf(&path, "%s/profile.csv", folder);
-    if (ds_csv_read(path.text, &csv, &ignored) == DS_OK) {
-        uint32_t at = ds_csv_find(&csv, "device");
-        if (at != DS_CSV_NO_COLUMN && csv.rows.n &&
-            ds_profiles_load(NULL, &s->profiles, &ignored) == DS_OK &&
-            ds_profiles_find_kind(s->profiles, csv.rows.at[0].cells[at], DS_NOWHERE, &kind,
-                                  &ignored) == DS_OK)
-            s->kind = ds_profiles_kind(s->profiles, kind);
-        ds_csv_deinit(&csv);
-    }
-    ds_buf_deinit(&path);
+    fit_profile of;
+    if (ds_profiles_load(NULL, &s->profiles, &ignored) == DS_OK &&
+        fit_profile_read(s->profiles, folder, &of, &ignored) == DS_OK)
+        s->kind = ds_profiles_kind(s->profiles, of.kind);
 }
 
 static bool starter_init(starter *s, const ds_csv *ops, const char *folder, ds_buf *out) {

@@ -52,11 +52,25 @@ ds_status fit_write(const ds_csv *csv, bool whole, ds_error *err) {
     return status;
 }
 
-ds_status fit_put_lines(const char *path, const char *word, bool with, ds_buf *out, ds_error *err) {
+ds_status fit_write_or_check(const ds_csv *csv, bool whole, fit_mode mode, uint32_t n_off,
+                             ds_error *err) {
+    if (mode == FIT_WRITE) return fit_write(csv, whole, err);
+    if (mode == FIT_PRINT || !n_off) return DS_OK;
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                        "%s: %u constants are not those of the fit; write them with --write",
+                        csv->file, n_off);
+}
+
+ds_status fit_put_lines(const char *folder, const char *name, const char *word, bool with,
+                        ds_buf *out, ds_error *err) {
+    ds_buf path = {0};
     char *line = NULL;
     size_t cap = 0, n = strlen(word);
     FILE *in;
-    DS_TRY(ds_file_open(path, DS_NOWHERE, &in, err));
+    ds_buf_printf(&path, "%s/%s", folder, name);
+    ds_status status = ds_file_open(path.text, DS_NOWHERE, &in, err);
+    ds_buf_deinit(&path);
+    DS_TRY(status);
     while (getline(&line, &cap, in) > 0) {
         const char *comma = strchr(line, ',');
         bool has = strncmp(line, word, n) == 0 || (comma && strncmp(comma + 1, word, n) == 0);
@@ -65,4 +79,17 @@ ds_status fit_put_lines(const char *path, const char *word, bool with, ds_buf *o
     free(line);
     fclose(in);
     return DS_OK;
+}
+
+ds_status fit_replace_lines(const char *folder, const char *name, const char *word,
+                            const ds_buf *lines, ds_error *err) {
+    ds_buf path = {0}, text = {0};
+    ds_buf_printf(&path, "%s/%s", folder, name);
+    ds_status status = fit_put_lines(folder, name, word, false, &text, err);
+    if (status == DS_OK && lines->n) ds_buf_put(&text, lines->text);
+    if (status == DS_OK)
+        status = ds_output_write(path.text, DS_OUTPUT_OVERWRITE, text.text, text.n, err);
+    ds_buf_deinit(&text);
+    ds_buf_deinit(&path);
+    return status;
 }
