@@ -27,10 +27,12 @@ static const ds_value_info *info_of(const ds_clip *c, uint32_t w) {
 
 /* ---- squares ---- */
 
-/* Marks one gradient, or element of a family, as final, and sums its squares. */
+/* Marks one gradient, or element of a family, as final, and sums its squares. A weight that several
+ * chunks read has one sum, of the first. */
 static ds_status square_one(ds_clip *c, uint32_t w, ds_use gradient, ds_value *done,
                             ds_value *square, ds_error *err) {
     DS_TRY(ds_build_unary(c->b, DS_OP_AFTER, named(c, w, ".done"), gradient, done, err));
+    if (c->step->weights.at[w].tied != w) return DS_OK;
     return ds_build_unary(c->b, DS_OP_SUM_SQUARES, named(c, w, ".square"), ds_use_of(*done), square,
                           err);
 }

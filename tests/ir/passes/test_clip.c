@@ -144,6 +144,26 @@ Test(clip, of_pipelines) {
     expect_same("pp=2 m=2 dp=2", ", offload = optimizer", 4);
 }
 
+/* A tied table counts once, in the chunk of its first reader: one sum of squares a weight of the model,
+ * and each is read. */
+Test(clip, a_tied_table_has_one_sum_of_squares) {
+    char whole[4096];
+    step_case c;
+    write_text(whole, sizeof whole, "adam", "", "");
+    step_make(&c, whole, "pp=2 m=2 clip=1", DS_PASS_OPTIMIZER);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    uint32_t n = 0, n_tables = 0;
+    const ds_func *func = c.step->func;
+    for (uint32_t i = 0; i < func->body.n_ops; i++) {
+        const ds_op *op = func->body.ops[i];
+        if (op->code != DS_OP_SUM_SQUARES) continue;
+        n++;
+        n_tables += strncmp(ds_value_at(func, op->out[0])->name, "table", 5) == 0;
+    }
+    cr_expect_eq(n_tables, 1, "%u of %u", n_tables, n);
+    step_free(&c);
+}
+
 Test(clip, what_is_refused) {
     static const struct {
         const char *settings, *strategy, *message;
