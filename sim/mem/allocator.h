@@ -8,7 +8,8 @@
  * block joins its free neighbours in the segment. Segments are kept; where a new one would pass the
  * capacity, all that are wholly free are given back first.
  *
- * Each stream has pools of its own: a block that one stream gave back serves that stream alone.
+ * Each stream has its own small and large pool. A freed block serves later requests of the stream that
+ * allocated the block, and no request of another stream.
  *
  * Expandable segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True): each pool is one range of
  * addresses that grows at its end by what its last free block lacks, in pages of 2 MiB (small) or

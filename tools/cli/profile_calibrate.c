@@ -28,7 +28,7 @@ typedef struct calibrating {
     DS_VEC(val_prediction) rows; /* of the device, by the generic profile … */
     DS_VEC(val_prediction) open; /* … and before they are predicted */
     cal_prior prior;
-    cal_row *near; /* of the rows, those that are predicted */
+    cal_row *near; /* the rows that have a prediction, n of them */
     uint32_t n;
     cal_errors errors[N_NUMBERS];
     cal_estimate all;                  /* from all rows */
