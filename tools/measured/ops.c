@@ -286,6 +286,17 @@ ds_status measured_read_launch(const measured_reader *r, measured_row *row) {
 
 /* ---- exchanges ---- */
 
+/* A mark says that the table's authors took the dtype for granted: "fp32?". */
+static bool is_known_dtype(const measured_reader *r, const char *word) {
+    ds_error unsaid;
+    measured_reader quiet = *r;
+    ds_dtype dtype;
+    const char *format;
+    quiet.err = &unsaid;
+    return measured_dtype(&quiet, ds_arena_strndup(r->arena, word, strcspn(word, "?")), &dtype,
+                          &format) == DS_OK;
+}
+
 ds_status measured_read_collectives(const measured_reader *r, measured_row *row) {
     measured_exchange *x = &row->exchange;
     DS_TRY(measured_int(r, "group_size", 2, &x->group));
@@ -303,6 +314,7 @@ ds_status measured_read_collectives(const measured_reader *r, measured_row *row)
                             "collective = '%s': no collective has the name", row->op);
     if (!strstr(row->kernel, "CCL"))
         row->refused = "a kernel of an inference server in place of NCCL or RCCL";
+    if (!is_known_dtype(r, row->dtype)) row->refused = "a dtype that is not known";
     return DS_OK;
 }
 
