@@ -259,7 +259,8 @@ CREATE TABLE attention_fit (
     family_p90_error    REAL,
     size_median_error   REAL, -- without those of their queries
     size_p90_error      REAL,
-    ratio_p05       REAL CHECK (ratio_p05 > 0),  -- quantiles of measured / predicted, rows left out
+    -- quantiles of measured / predicted, rows left out; none without rows of the device
+    ratio_p05       REAL CHECK (ratio_p05 IS NULL OR (ratio_p05 > 0 AND n > 0)),
     ratio_p25       REAL CHECK (ratio_p25 > 0),
     ratio_p50       REAL CHECK (ratio_p50 > 0),
     ratio_p75       REAL CHECK (ratio_p75 > 0),

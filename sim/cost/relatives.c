@@ -10,7 +10,8 @@
  * dtype and direction, without a fit in the profile. The kind keeps its number of processors.
  *
  * No row of the kind itself backs this, so the spread of every fit is as much wider as such
- * transfers were wrong. */
+ * transfers were wrong. A generic profile's own fit without residuals, whose constants another device
+ * or kernel gave, has the same spread. */
 #include "sim/cost/profiles_internal.h"
 
 #include <ctype.h>
@@ -170,6 +171,24 @@ static uint32_t add_profile(ds_profiles *p, uint32_t kind, uint32_t from) {
     return p->profiles.n - 1;
 }
 
+static void assume(const ds_profiles *p, uint32_t profile, ds_cost_spread *spread) {
+    bool has_rows = spread->low > 0;
+    if (!has_rows && p->profiles.at[profile].is_generic) *spread = widened(*spread);
+}
+
+static void assume_transfers(ds_profiles *p) {
+    for (uint32_t i = 0; i < p->fits.n; i++)
+        assume(p, p->fits.at[i].profile, &p->fits.at[i].spread);
+    for (uint32_t i = 0; i < p->gemms.n; i++)
+        assume(p, p->gemms.at[i].profile, &p->gemms.at[i].spread);
+    for (uint32_t i = 0; i < p->attentions.n; i++)
+        assume(p, p->attentions.at[i].profile, &p->attentions.at[i].spread);
+    for (uint32_t i = 0; i < p->coll_fits.n; i++)
+        assume(p, p->coll_fits.at[i].profile, &p->coll_fits.at[i].spread);
+    for (uint32_t i = 0; i < p->protocols.n; i++)
+        assume(p, p->protocols.at[i].profile, &p->protocols.at[i].spread);
+}
+
 /* Kinds with a generic profile borrow first, so that kinds without one take these loans too. No loan
  * is lent on within a pass: the order of the kinds plays no part. */
 void ds_cost__borrow(ds_profiles *p) {
@@ -196,6 +215,7 @@ void ds_cost__borrow(ds_profiles *p) {
             lend_collectives(&l);
         }
     }
+    assume_transfers(p);
 }
 
 /* Of the kind itself the number of processors alone, which its data sheet has. */

@@ -77,6 +77,26 @@ Test(cost_relatives, shares_and_times_stay) {
     cr_expect_float_eq(cost.spread.high, 1.35, 1e-9);
 }
 
+/* Box-1's own profile: the fit of f16 has nine rows and their residuals; memory-bound operations have no
+ * row, and are as far off as a transfer. */
+Test(cost_relatives, a_fit_without_rows_is_as_far_off_as_a_transfer) {
+    ds_work pass = {.kind = DS_WORK_MEMORY, .dtype = DS_F16, .tokens = 1, .bytes_read = 1000000};
+    ds_work product = {.kind = DS_WORK_GEMM,
+                       .dtype = DS_F16,
+                       .batch = 1,
+                       .m = 64,
+                       .n = 64,
+                       .k = 64,
+                       .flop = 524288};
+    ds_cost cost;
+    cr_assert_eq(ds_profiles_find_kind(p, "Box-1", DS_NOWHERE, &near, NULL), DS_OK);
+    cr_assert_eq(price(&product, "matmul", &cost, NULL), DS_OK);
+    cr_expect_float_eq(cost.spread.low, 0.9, 1e-9);
+    cr_assert_eq(price(&pass, "add", &cost, NULL), DS_OK);
+    cr_expect_float_eq(cost.spread.low, 1 / 1.35, 1e-9, "%g", cost.spread.low);
+    cr_expect_float_eq(cost.spread.high, 1.35, 1e-9);
+}
+
 /* 16 x 64 results of k = 64 are one tile, of 131072 FLOP, on one of P processors. Own's products of
  * f16 stay, of whichever format: 2 processors of 3 GFLOP/s together. Box-1 lends f32, at twice the
  * peak: 2 GFLOP/s. */
