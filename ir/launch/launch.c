@@ -33,6 +33,7 @@ void ds_launch_init(ds_launch *launch, ds_launch_framework framework, ds_arena *
                           .recompute = "none",
                           .cp_type = "ring",
                           .tp_overlap = "none",
+                          .ep_dispatch = "all_to_all",
                           .dtype = "bf16",
                           .optimizer = "adam",
                           .arena = arena};
@@ -76,5 +77,9 @@ ds_status ds_launch_read(ds_launch *launch, const ds_launch_given *given, const 
 }
 
 ds_status ds_launch_write(const ds_launch *launch, ds_buf *out, ds_error *err) {
+    bool deepep = strcmp(launch->ep_dispatch, "deepep") == 0;
+    if (launch->framework != DS_LAUNCH_MEGATRON && (deepep || launch->ep_overlap))
+        return ds_launch__lacks(launch, err, deepep ? "ep_dispatch" : "ep_overlap",
+                                "tokens go to experts by all_to_all, in the order of compute");
     return frameworks[launch->framework].write(launch, out, err);
 }

@@ -35,6 +35,8 @@ typedef struct ds_launch {
     const char *schedule;             /* as `strategy` says it, "1f1b" */
     const char *recompute;            /* "none", "selective", "full", "every:K" */
     const char *cp_type, *tp_overlap; /* as `strategy` says them, "ring", "none" */
+    const char *ep_dispatch;          /* as `strategy` says it, "all_to_all" */
+    bool ep_overlap;                  /* tokens travel under another microbatch's compute */
     const char *dtype, *optimizer;    /* "bf16", "adam" */
     const char *grad_dtype;           /* NULL: as dtype */
     const char *product_dtype;        /* of products with weights; NULL: as dtype */

@@ -131,6 +131,11 @@ static ds_status read_experts(ds_args *a, ds_error *err) {
     if (size[DS_MODEL_TOP] > size[DS_MODEL_EXPERTS])
         return ds_launch__value(err, "--moe-router-topk %" PRId64 " of %" PRId64 " experts",
                                 size[DS_MODEL_TOP], size[DS_MODEL_EXPERTS]);
+    bool deepep = is_text(a, A_DISPATCHER, "flex") || ds_args__has(a, A_DEEPEP);
+    a->launch->ep_dispatch = deepep ? "deepep" : "all_to_all";
+    if (deepep && a->launch->dp % a->launch->ep)
+        ds_args__refuse(a, "--moe-token-dispatcher-type",
+                        "flex sends tokens in one exchange over replicas: ep must divide dp");
     if (is_text(a, A_DISPATCHER, "allgather") && a->launch->ep > 1)
         ds_args__refuse(a, "--moe-token-dispatcher-type",
                         "tokens go to experts all to all; absent, it is allgather");

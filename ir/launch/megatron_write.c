@@ -35,7 +35,9 @@ static void put_experts(ds_args_out *o, const ds_launch *l) {
     if (!size[DS_MODEL_EXPERTS]) return;
     if (!size[DS_MODEL_FFN]) ds_args_out__set_int(o, A_FFN, size[DS_MODEL_EXPERT_FFN]);
     ds_args_out__set_int(o, A_TOP, size[DS_MODEL_TOP]);
-    ds_args_out__set(o, A_DISPATCHER, "alltoall");
+    bool deepep = strcmp(l->ep_dispatch, "deepep") == 0;
+    ds_args_out__set(o, A_DISPATCHER, deepep ? "flex" : "alltoall");
+    flag(o, A_DEEPEP, deepep);
     if (size[DS_MODEL_DENSE])
         ds_args_out__set(o, A_MOE_FREQ,
                          ds_arena_printf(o->arena, "'([0]*%" PRId64 "+[1]*%" PRId64 ")'",

@@ -85,6 +85,9 @@ static void put_strategy(const ds_launch *l, ds_buf *out) {
     if (l->tp > 1) ds_buf_printf(out, "    sp = %s\n", l->sp ? "true" : "false");
     if (l->sp && strcmp(l->tp_overlap, "none") != 0)
         ds_buf_printf(out, "    tp_overlap = %s\n", l->tp_overlap);
+    if (l->ep > 1 && strcmp(l->ep_dispatch, "all_to_all") != 0)
+        ds_buf_printf(out, "    ep_dispatch = %s\n", l->ep_dispatch);
+    if (l->ep > 1 && l->ep_overlap) ds_buf_put(out, "    ep_overlap = true\n");
     if (l->cp > 1) ds_buf_printf(out, "    cp_type = %s\n", l->cp_type);
     if (l->pp > 1) put_stages(l, out);
     ds_buf_printf(out, "    zero = %" PRId64 "\n", l->zero);
@@ -136,7 +139,7 @@ ds_status ds_launch_put_scenario(const ds_launch *l, const ds_launch_place *plac
 /* Knobs that a launch has, and knobs that change numbers and no time. */
 static const char carried[] =
     " optimizer dtype master_dtype grad_dtype product_dtype clip_norm loss "
-    "dp tp pp cp ep cp_type sp tp_overlap microbatches schedule "
+    "dp tp pp cp ep ep_dispatch ep_overlap cp_type sp tp_overlap microbatches schedule "
     "virtual_stages stage_layers scatter_gather zero zero_group late_reduce "
     "recompute offload bucket_size ",
                   numbers[] = " lr momentum beta1 beta2 eps weight_decay ";
@@ -243,6 +246,8 @@ static ds_status take_strategy(ds_launch *l, const ds_binding *binding, const ds
     l->sp = s->sp && s->tp > 1;
     l->cp_type = cp_types[s->cp_type];
     l->tp_overlap = overlaps[s->tp_overlap];
+    l->ep_dispatch = s->ep > 1 && s->ep_dispatch == DS_EP_DEEPEP ? "deepep" : "all_to_all";
+    l->ep_overlap = s->ep > 1 && s->ep_overlap;
     l->zero = s->dp * s->cp > 1 ? s->zero : 0;
     l->zero_group = l->zero && s->zero_group != s->dp ? s->zero_group : 0;
     l->late_reduce = s->late_reduce;

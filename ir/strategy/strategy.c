@@ -469,11 +469,23 @@ static ds_status check_tp_overlap(const ds_binding *binding, const ds_strategy *
                   err);
 }
 
+/* Experts over dp and a part of cp, or over tp too, are exchanged axis by axis. */
+static ds_status check_dispatch(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
+    if (s->ep_dispatch == DS_EP_ALL_TO_ALL || s->ep == 1 || s->dp % s->ep == 0) return DS_OK;
+    return ds_error_set(
+        err, DS_ERR_UNSUPPORTED, loc_of(binding, "ep_dispatch"),
+        "ep_dispatch = deepep sends a token in one exchange, and experts over dp and "
+        "cp or tp are exchanged over one after the other: ep = %lld must divide "
+        "dp = %lld",
+        (long long)s->ep, (long long)s->dp);
+}
+
 ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strategy, ds_error *err) {
     DS_TRY(check_offload(binding, strategy, err));
     DS_TRY(check_widths_alone(binding, strategy, err));
     DS_TRY(check_shares(binding, strategy, err));
     DS_TRY(check_tp_overlap(binding, strategy, err));
+    DS_TRY(check_dispatch(binding, strategy, err));
     if (strategy->pp == 1) return check_one_stage(binding, strategy, err);
     if (ds_scenario_trains(binding->unit)) return DS_OK;
     return refuse(binding, "pp",

@@ -70,6 +70,12 @@ typedef enum ds_tp_overlap {
     DS_TP_OVERLAP_PIPE  /* gathers so, scatters in DS_TP_PIPE_CHUNKS chunks */
 } ds_tp_overlap;
 
+/* How tokens go to their experts and back (overlap/ep.c). */
+typedef enum ds_ep_dispatch {
+    DS_EP_ALL_TO_ALL, /* a copy for each expert */
+    DS_EP_DEEPEP      /* one to each node, and on to each device there */
+} ds_ep_dispatch;
+
 #define DS_TP_PIPE_CHUNKS 4 /* Transformer Engine's num_splits, module/base.py */
 
 /* The fields of a record: one a line of knobs.def, of a type that follows from the kind. A TEXT is

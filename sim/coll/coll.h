@@ -38,6 +38,13 @@
  *   pxn               all_to_all                   a + (k−1)/k·S/B + A + (M−1)/M·S/C, by way of the
  *                                                  member of the sender's node that has the
  *                                                  receiver's rank
+ *   deepep            all_to_all of tokens          the slower of (k−1)M·p·T/B and (M−1)·q·T/C, and
+ *                                                  the longest route: a member's tokens T go to the
+ *                                                  same rank of each other node that has one of
+ *                                                  their experts (a share q of them), and on to the
+ *                                                  devices there that have one (a share p);
+ *                                                  sim/cost/exchange.h. Kernels forward while
+ *                                                  tokens arrive, so that both are one phase
  *   ring              k rings, each over its own NICs; hops are unequal:
  *
  * Hops of unequal latency or bandwidth do not wait for each other: a message sets out when its data
@@ -84,6 +91,7 @@ typedef struct ds_coll_request {
     uint32_t host;                    /* offload, reload: vertex of the host of the one device */
     bool single_route;                /* one path a pair instead of all equal-cost ones */
     const struct ds_reshard *reshard; /* reshard.h; of DS_OP_RESHARD alone */
+    const ds_exchange *exchange;      /* tokens that an all_to_all carries; NULL: not said */
     const struct ds_turn
         *turn; /* takes member i to i + period (sim/topo/turn.h); NULL: none known */
     uint32_t period;

@@ -51,6 +51,31 @@ static uint32_t count_nodes(ds_topo *topo, const ds_coll_request *request) {
     return n;
 }
 
+/* The least capacity on the way, as if the message had the route's links to itself. */
+static int64_t rate_of(ds_topo *topo, uint32_t from, uint32_t to) {
+    const ds_route *route;
+    int64_t least = INT64_MAX;
+    if (ds_topo_route(topo, from, to, &route, &(ds_error){0}) != DS_OK) return 0;
+    for (uint32_t i = 0; i < route->n_links; i++) {
+        double capacity = (double)ds_topo_link_at(topo, route->links[i])->bytes_per_s;
+        double whole = capacity * 4294967296.0 / (double)route->share_q32[i];
+        int64_t rate = whole < 0x1p63 ? (int64_t)whole : INT64_MAX;
+        if (rate < least) least = rate;
+    }
+    return route->n_links ? least : 0;
+}
+
+/* Between the first member and the first other one of its island, and of another. */
+static void exchange_of(ds_topo *topo, const ds_coll_request *q, ds_coll_links *out) {
+    uint32_t island = ds_topo_island(topo, q->devices[0]);
+    out->exchange = q->exchange;
+    for (uint32_t i = 1; i < q->n && !(out->inside_bytes_per_s && out->between_bytes_per_s); i++) {
+        bool inside = ds_topo_island(topo, q->devices[i]) == island;
+        int64_t *rate = inside ? &out->inside_bytes_per_s : &out->between_bytes_per_s;
+        if (!*rate) *rate = rate_of(topo, q->devices[0], q->devices[i]);
+    }
+}
+
 ds_status ds_coll_links_of(ds_topo *topo, const ds_coll_request *request, ds_coll_links *out,
                            ds_error *err) {
     const char *names[DS_COLL_MOST_ALGORITHMS];
@@ -74,5 +99,6 @@ ds_status ds_coll_links_of(ds_topo *topo, const ds_coll_request *request, ds_col
     }
     if (least < 0) return why;
     out->n_nodes = count_nodes(topo, request);
+    if (request->exchange) exchange_of(topo, request, out);
     return ds_ps_from_seconds(least, &out->flow_ps, err);
 }

@@ -179,8 +179,7 @@ static use use_between(const ds_profiles *p, const ds_coll_fit *f, const ds_coll
     return u;
 }
 
-/* Less than that is no use of a link but a latency; to a thousandth in 2^-32. */
-#define LEAST_EFFICIENCY 0x1p-22
+#define LEAST_EFFICIENCY DS_COST_LEAST_EFFICIENCY
 
 static uint64_t to_q32(double e) {
     return (uint64_t)(e * 4294967296.0);
@@ -557,6 +556,8 @@ ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile,
     if (s) DS_TRY(try_terms(profiles, profile, asked, s, out, explain, err));
     if (s && !out->from_profile && s->basis)
         DS_TRY(try_terms(profiles, profile, asked, shape_of(s->basis), out, explain, err));
+    if (profile && asked->links.exchange)
+        DS_TRY(ds_cost__exchange(profiles, profile, asked, out, explain, err));
     DS_TRY(ds_cost__scale_collective(named, out, explain, err));
     if (explain) explain_terms(out, explain);
     if (explain) explain_spread(out, explain);

@@ -11,6 +11,7 @@
 #include "ir/base/str.h"
 #include "ir/ops/kernels.h"
 #include "ir/strategy/terms.h"
+#include "sim/cost/exchange.h"
 
 typedef struct ds_profiles ds_profiles;
 
@@ -110,13 +111,6 @@ bool ds_profile_holds_compute(const ds_profiles *profiles, uint32_t profile);
 /* Does the profile say anything of operations, measured or fitted? Else they cost the catalogue's
  * peaks. */
 bool ds_profile_has_compute(const ds_profiles *profiles, uint32_t profile);
-/* A curve of bytes by the name of its op, of any kernels and dtype: w bytes take
- * max(floor, (w + w_half)/(reference e_max)). False: the profile has none. */
-typedef struct ds_cost_curve {
-    double reference_per_s, e_max, w_half, floor_s;
-} ds_cost_curve;
-bool ds_profile_curve(const ds_profiles *profiles, uint32_t profile, const char *op,
-                      ds_cost_curve *out);
 /* Host time to issue one task, 0 without a profile. */
 int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile);
 /* The same of one of these kernels, of a generic profile (ISSUE of ir/ops/kernels.def). */
@@ -139,6 +133,14 @@ typedef enum ds_cost_mode { DS_COST_MEASURED, DS_COST_FITTED } ds_cost_mode;
 typedef struct ds_cost_spread {
     double low, high;
 } ds_cost_spread;
+/* A curve of bytes by the name of its op, of any kernels and dtype: w bytes take
+ * max(floor, (w + w_half)/(reference e_max)). False: the profile has none. */
+typedef struct ds_cost_curve {
+    double reference_per_s, e_max, w_half, floor_s;
+    ds_cost_spread spread;
+} ds_cost_curve;
+bool ds_profile_curve(const ds_profiles *profiles, uint32_t profile, const char *op,
+                      ds_cost_curve *out);
 
 /* Has the profile fits of that kernel's attention? If not, `known` (not NULL) gets the kernels that
  * the profile has fits of, separated by commas; nothing if there are none. O(fits). */
@@ -315,6 +317,10 @@ typedef struct ds_coll_links {
     int64_t flow_ps;  /* what the bytes take at full capacity; 0: as a ring on links of the fit's */
     int64_t wait_ps;  /* latencies of all steps of the algorithm that takes flow_ps */
     uint32_t n_nodes; /* islands of fast links that the group spans (ds_topo_island); 0: unknown */
+    /* Of an exchange of tokens: what is sent, and the rates between two devices of an island and of
+     * two islands; 0: there are no two. Its fits are in exchange.h. */
+    const ds_exchange *exchange;
+    int64_t inside_bytes_per_s, between_bytes_per_s;
 } ds_coll_links;
 
 typedef struct ds_coll_demand {

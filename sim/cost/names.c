@@ -204,7 +204,8 @@ bool ds_profile_curve(const ds_profiles *profiles, uint32_t profile, const char 
     for (uint32_t i = of->first_fit; i < of->end_fit; i++) {
         const ds_fit *f = &profiles->fits.at[i];
         if (f->flop || strcmp(f->op, op) != 0) continue;
-        *out = (ds_cost_curve){f->reference_per_s, f->e_max, f->w_half, (double)f->floor_ps / 1e12};
+        *out = (ds_cost_curve){f->reference_per_s, f->e_max, f->w_half, (double)f->floor_ps / 1e12,
+                               f->spread};
         return true;
     }
     return false;

@@ -182,6 +182,15 @@ ds_status ds_cost__scale(const ds_profile *profile, double factor, int64_t *ps, 
 /* The same of the terms of a collective: times, and 1/efficiency. */
 ds_status ds_cost__scale_collective(const ds_profile *profile, ds_coll_cost *cost, ds_buf *explain,
                                     ds_error *err);
+/* exchange.c: the terms of tokens that DeepEP's kernels send, in place of an all_to_all's in *out,
+ * where the profile has fits of the kernels. A profile without a fit of the network keeps the
+ * all_to_all's share of the network, and forwards as the fits of H100. */
+ds_status ds_cost__exchange(const ds_profiles *profiles, uint32_t profile,
+                            const ds_coll_demand *asked, ds_coll_cost *out, ds_buf *explain,
+                            ds_error *err);
+
+/* Less than that is no use of a link but a latency; to a thousandth in 2^-32. */
+#define DS_COST_LEAST_EFFICIENCY 0x1p-22
 
 /* ranges.c: what a number of the database may be. */
 typedef struct ds_cost_range {

@@ -43,11 +43,42 @@ static ds_status profile_terms(ds_builder *b, ds_opcode op, const ds_group *g, d
     return DS_OK;
 }
 
+/* What the attributes of an all_to_all say of its tokens: {experts = 64, top = 8, …}. */
+static ds_status read_exchange(ds_builder *b, const ds_op *op, const ds_env *env,
+                               ds_coll_request *request, ds_error *err) {
+    int64_t experts = 0, top = 0, tokens = 0, capacity = 0, bytes = 0, nodes = 0;
+    DS_TRY(ds_op_attr_int(op, env, "experts", &experts, err));
+    DS_TRY(ds_op_attr_int(op, env, "top", &top, err));
+    DS_TRY(ds_op_attr_int(op, env, "tokens", &tokens, err));
+    DS_TRY(ds_op_attr_int(op, env, "capacity", &capacity, err));
+    DS_TRY(ds_op_attr_int(op, env, "token_bytes", &bytes, err));
+    DS_TRY(ds_op_attr_int(op, env, "nodes", &nodes, err));
+    if (!experts && !top && !tokens && !capacity && !bytes) return DS_OK;
+    if (experts < 1 || top < 1 || top > experts || tokens < 1 || capacity < 1 || bytes < 1 ||
+        nodes < 0)
+        return ds_error_set(err, DS_ERR_VALUE, op->loc,
+                            "all_to_all: top = %lld of experts = %lld, tokens = %lld in buffers of "
+                            "capacity = %lld, token_bytes = %lld, nodes = %lld: all but nodes are "
+                            "1 or more, and top at most experts",
+                            (long long)top, (long long)experts, (long long)tokens,
+                            (long long)capacity, (long long)bytes, (long long)nodes);
+    ds_exchange *x = DS_NEW(&b->plan->arena, ds_exchange);
+    *x = (ds_exchange){.experts = experts,
+                       .top = top,
+                       .limit = nodes,
+                       .filled = (double)tokens / ((double)experts * (double)capacity),
+                       .bytes = (double)bytes,
+                       .back = ds_op_attr_bool(op, "back")};
+    request->exchange = x;
+    return DS_OK;
+}
+
 /* {shift = 1, route = "single", algorithm = "ring"}: how the group does it. */
 static ds_status read_options(ds_builder *b, const ds_op *op, const ds_env *env,
                               ds_coll_request *request, ds_error *err) {
     request->shift = 1;
     DS_TRY(ds_op_attr_int(op, env, "chunks", &request->chunks, err));
+    if (op->code == DS_OP_ALL_TO_ALL) DS_TRY(read_exchange(b, op, env, request, err));
     if (op->code == DS_OP_PERMUTE) DS_TRY(ds_op_attr_int(op, env, "shift", &request->shift, err));
     request->algorithm =
         ds_attr_text(&b->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, "algorithm"));

@@ -113,7 +113,7 @@ static uint64_t cost_key(const ds_builder *b, const ds_group *g, uint64_t place)
     uint64_t key = ds_hash_mix(place, q->op);
     key = ds_hash_mix(ds_hash_mix(key, (uint64_t)q->bytes), text_hash(q->algorithm));
     key = ds_hash_mix(ds_hash_mix(key, q->root), (uint64_t)q->shift);
-    key = ds_hash_mix(key, (uint64_t)q->chunks);
+    key = ds_hash_mix(ds_hash_mix(key, (uint64_t)q->chunks), ds_exchange_hash(q->exchange));
     for (uint32_t i = 0; i < q->n; i++) key = ds_hash_mix(key, b->plan->profile_of[q->devices[i]]);
     return ds_hash_mix(key, q->host);
 }

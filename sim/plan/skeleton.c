@@ -363,6 +363,7 @@ static uint64_t cost_kind(maker *m, const ds_group *own) {
     const ds_coll_request *q = own->request;
     uint64_t kind = ds_hash_mix(ds_plan__place_hash(own->congruent), ds_plan__graph(m->b));
     kind = ds_hash_mix(ds_hash_mix(kind, q->op), (uint64_t)q->chunks);
+    kind = ds_hash_mix(kind, ds_exchange_hash(q->exchange));
     kind = ds_hash_mix(kind, q->algorithm ? ds_hash_bytes(q->algorithm, strlen(q->algorithm)) : 0);
     for (uint32_t i = 0; i < q->n; i++)
         kind = ds_hash_mix(kind, m->b->plan->profile_of[q->devices[i]]);

@@ -50,7 +50,7 @@ static uint64_t doing_of(ds_builder *b, const ds_group *g) {
     uint64_t key = ds_hash_mix(s->algorithm_hash, (uint64_t)q->op << 1 | (q->bytes == 0));
     key = ds_hash_mix(key, (uint64_t)q->root << 1 | q->single_route);
     key = ds_hash_mix(ds_hash_mix(key, (uint64_t)q->chunks), (uint64_t)q->shift);
-    key = ds_hash_mix(key, g->period);
+    key = ds_hash_mix(ds_hash_mix(key, g->period), ds_exchange_hash(q->exchange));
     return ds_hash_mix(key, g->terms.efficiency_q32);
 }
 

@@ -116,6 +116,9 @@ void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
     if (s->zero) ds_buf_printf(out, ", zero %lld", (long long)s->zero);
     if (s->tp_overlap) ds_buf_printf(out, ", tp overlap %s", overlaps[s->tp_overlap]);
     if (s->ep_overlap) ds_buf_put(out, ", ep overlap");
+    if (s->ep_dispatch == DS_EP_DEEPEP) ds_buf_put(out, ", ep dispatch deepep");
+    if (s->ep_dispatch == DS_EP_DEEPEP && s->ep_nodes)
+        ds_buf_printf(out, " to %lld nodes", (long long)s->ep_nodes);
     if (s->zero && s->zero_group < s->dp)
         ds_buf_printf(out, " in groups of %lld", (long long)s->zero_group);
     if (s->recompute != DS_RECOMPUTE_NONE) {

@@ -182,7 +182,7 @@ Test(measured, a_token_goes_once_to_a_device) {
                             "calib\n",
                             &t, &err),
                  DS_OK, "%s", err.message);
-    measured_sending s;
+    ds_sending s;
     measured_sending_of(&t.rows.at[0], 1, &s);
     cr_expect_float_eq(s.bytes, 1280 + 40, 1e-9);
     cr_expect_float_eq(s.copies, 5.0 / 3, 1e-9);
@@ -190,19 +190,19 @@ Test(measured, a_token_goes_once_to_a_device) {
     cr_expect_eq(s.n_nodes, 0);
     /* Links of 100 GB/s, half used: 22 ns a token; 16 multiprocessors, each with 8/3 passes of
      * 66 ns: 11 ns. */
-    measured_sending_fit f = {5e-6, 1e-6, 0.5, 0.5, 0, 20e9, 1};
+    ds_sending_fit f = {5e-6, 1e-6, 0.5, 0.5, 0, 20e9, 1, 1};
     s.link_bytes_per_s = 100e9;
     s.net_bytes_per_s = 10e9;
-    cr_expect_float_eq(measured_sending_seconds(&f, &s), 5e-6 + 4096 * 22e-9, 1e-15);
+    cr_expect_float_eq(ds_sending_seconds(&f, &s), 5e-6 + 4096 * 22e-9, 1e-15);
     s.blocks = 4;
-    cr_expect_float_eq(measured_sending_seconds(&f, &s), 5e-6 + 4096 * 44e-9, 1e-15);
+    cr_expect_float_eq(ds_sending_seconds(&f, &s), 5e-6 + 4096 * 44e-9, 1e-15);
     /* One expert is on another of 4 nodes in 3 of 4 cases: 2560 bytes at 5 GB/s. */
     measured_sending_of(&t.rows.at[1], 4, &s);
     s.link_bytes_per_s = 100e9;
     s.net_bytes_per_s = 10e9;
     cr_expect_float_eq(s.crossed, 0.75, 1e-9);
     cr_expect_eq(s.blocks, 20);
-    cr_expect_float_eq(measured_sending_seconds(&f, &s), 9e-6 + 4096 * 384e-9, 1e-15);
+    cr_expect_float_eq(ds_sending_seconds(&f, &s), 9e-6 + 4096 * 384e-9, 1e-15);
     cr_expect_not_null(t.rows.at[2].refused);
     drop(&t);
 }

@@ -1,11 +1,12 @@
 /* fit-profiles dispatch: how tokens go to experts and back, from tests/data/ops/dispatch.csv; the
- * formula is in tools/measured/sending.c.
+ * formula is in sim/cost/exchange.h.
  *
- * A fit a kernel and direction of a device, whose constants are up to four rows of efficiency.csv:
+ * A fit a kernel and direction of a device, whose constants are up to five rows of efficiency.csv:
  *
  *     send_KERNEL_OP_link   e_max = e_link, floor_us = launch
  *     send_KERNEL_OP_copy   e_max = the rate of a multiprocessor in GB/s, w_half = copy times the rate
  *     send_KERNEL_OP_own    the same for `own` copies
+ *     send_KERNEL_OP_relay  the same for `relay` copies; where rows cross nodes
  *     send_KERNEL_OP_net    e_max = e_net, floor_us = node; where rows cross nodes
  *
  * Errors and percentiles are of rows predicted without all rows of their hidden size. */
@@ -18,13 +19,17 @@
 
 #define BEYOND 1e3 /* the loss outside the range of a constant */
 
-enum { LAUNCH, E_LINK, COPY, RATE, OWN, N_INSIDE, NODE = N_INSIDE, E_NET, N_VARIABLES };
+/* Rows of 8 nodes are not fitted: of a network of 50 GB/s their cluster's kernels get 15, and those
+ * of DeepEP's README 44 (row deepep-readme), as the rows of 4 nodes do. */
+enum { MOST_NODES = 4 };
+
+enum { LAUNCH, E_LINK, COPY, RATE, OWN, N_INSIDE, NODE = N_INSIDE, E_NET, RELAY, N_VARIABLES };
 
 static const char *const kernels[] = {"deepep", "two_sided", "one_sided"};
 static const char *const directions[] = {"dispatch", "combine"};
 
 typedef struct sample {
-    measured_sending sending;
+    ds_sending sending;
     double seconds;
     uint32_t family;
 } sample;
@@ -32,7 +37,7 @@ typedef struct sample {
 typedef struct fitting {
     const sample *samples;
     uint32_t n, n_families, left_out, n_variables;
-    measured_sending_fit at;
+    ds_sending_fit at;
 } fitting;
 
 typedef struct job {
@@ -44,15 +49,15 @@ typedef struct job {
 
 /* ---- one fit ---- */
 
-static void to_variables(const measured_sending_fit *f, double *x) {
+static void to_variables(const ds_sending_fit *f, double *x) {
     const double values[] = {f->launch_s, f->e_link, f->copy_s, f->copy_bytes_per_s,
-                             f->own,      f->node_s, f->e_net};
+                             f->own,      f->node_s, f->e_net,  f->relay};
     for (int i = 0; i < N_VARIABLES; i++) x[i] = log(values[i]);
 }
 
-static void from_variables(const double *x, uint32_t n, measured_sending_fit *f) {
+static void from_variables(const double *x, uint32_t n, ds_sending_fit *f) {
     double *const to[] = {&f->launch_s, &f->e_link, &f->copy_s, &f->copy_bytes_per_s,
-                          &f->own,      &f->node_s, &f->e_net};
+                          &f->own,      &f->node_s, &f->e_net,  &f->relay};
     for (uint32_t i = 0; i < n; i++) *to[i] = exp(x[i]);
 }
 
@@ -62,12 +67,13 @@ static ds_status loss_of(void *context, const double *x, double *value, ds_error
     (void)err;
     from_variables(x, f->n_variables, &f->at);
     bool valid = f->at.e_link <= 1 && f->at.e_net <= 1 && f->at.launch_s < 1 && f->at.node_s < 1 &&
-                 f->at.copy_s < 1e-3 && f->at.own < 100 && f->at.copy_bytes_per_s < 1e13;
+                 f->at.copy_s < 1e-3 && f->at.own < 100 && f->at.relay < 100 &&
+                 f->at.copy_bytes_per_s < 1e13;
     *value = valid ? 0 : BEYOND;
     for (uint32_t i = 0; i < f->n && valid; i++) {
         if (f->samples[i].family == f->left_out) continue;
-        *value += ds_fit_loss(measured_sending_seconds(&f->at, &f->samples[i].sending),
-                              f->samples[i].seconds);
+        *value +=
+            ds_fit_loss(ds_sending_seconds(&f->at, &f->samples[i].sending), f->samples[i].seconds);
         n++;
     }
     *value /= n && valid ? n : 1;
@@ -93,22 +99,22 @@ static ds_status search(fitting *f, const double *starts, uint32_t n_starts, dou
 
 /* Two starts of the right order; then, without each family, from what was found. */
 static ds_status find(fitting *f, double *left, ds_error *err) {
-    measured_sending_fit first = {30e-6, 10e-6, 0.6, 0.8, 100e-9, 50e9, 3};
-    measured_sending_fit second = {15e-6, 20e-6, 0.5, 0.7, 30e-9, 30e9, 1};
+    ds_sending_fit first = {30e-6, 10e-6, 0.6, 0.8, 100e-9, 50e9, 3, 3};
+    ds_sending_fit second = {15e-6, 20e-6, 0.5, 0.7, 30e-9, 30e9, 1, 1};
     double starts[2 * N_VARIABLES];
     to_variables(&first, starts);
     to_variables(&second, starts + N_VARIABLES);
     f->at = first;
     f->left_out = UINT32_MAX;
     DS_TRY(search(f, starts, 2, 0.3, 1500, err));
-    measured_sending_fit found = f->at;
+    ds_sending_fit found = f->at;
     to_variables(&found, starts);
     for (f->left_out = 0; f->left_out < f->n_families; f->left_out++) {
         f->at = found;
         DS_TRY(search(f, starts, 1, 0.1, 200, err));
         for (uint32_t i = 0; i < f->n; i++)
             if (f->samples[i].family == f->left_out)
-                left[i] = measured_sending_seconds(&f->at, &f->samples[i].sending);
+                left[i] = ds_sending_seconds(&f->at, &f->samples[i].sending);
     }
     f->at = found;
     return DS_OK;
@@ -130,7 +136,7 @@ static ds_status collect(job *j, const char *kernel, const char *op, sample *sam
         sample s = {.seconds = row->us * 1e-6};
         if (!is_of(j, row, kernel, op)) continue;
         DS_TRY(measured_sending_on(j->machines, NULL, row, &s.sending, j->err));
-        if (row->refused) continue;
+        if (row->refused || s.sending.n_nodes > MOST_NODES) continue;
         if (s.sending.n_nodes > 0) f->n_variables = N_VARIABLES;
         while (s.family < f->n_families && hidden[s.family] != row->exchange.hidden) s.family++;
         if (s.family == f->n_families && f->n_families < 64)
@@ -160,7 +166,7 @@ static void put_line(job *j, const curve_line *c, uint32_t n, const ds_fit_error
 
 static void put_fit(job *j, const char *kernel, const char *op, const fitting *f,
                     const ds_fit_errors *errors, const double ratios[5]) {
-    const measured_sending_fit *c = &f->at;
+    const ds_sending_fit *c = &f->at;
     double rate = c->copy_bytes_per_s;
     double link = f->samples[0].sending.link_bytes_per_s / 1e9, net = 0;
     for (uint32_t i = 0; i < f->n; i++)
@@ -169,15 +175,16 @@ static void put_fit(job *j, const char *kernel, const char *op, const fitting *f
         {kernel, op, "link", link, c->e_link, 0, c->launch_s},
         {kernel, op, "copy", 1, rate / 1e9, c->copy_s * rate, 0},
         {kernel, op, "own", 1, rate / 1e9 / c->own, c->copy_s * rate, 0},
+        {kernel, op, "relay", 1, rate / 1e9 / c->relay, c->copy_s * rate, 0},
         {kernel, op, "net", net, c->e_net, 0, c->node_s},
     };
-    for (int i = 0; i < (net > 0 ? 4 : 3); i++) put_line(j, &lines[i], f->n, errors, ratios);
+    for (int i = 0; i < (net > 0 ? 5 : 3); i++) put_line(j, &lines[i], f->n, errors, ratios);
 }
 
-static ds_fit_errors errors_of(const fitting *f, const measured_sending_fit *c) {
+static ds_fit_errors errors_of(const fitting *f, const ds_sending_fit *c) {
     double *seen = ds_xcalloc(2 * (size_t)f->n + 1, sizeof *seen), *measured = seen + f->n;
     for (uint32_t i = 0; i < f->n; i++) {
-        seen[i] = measured_sending_seconds(c, &f->samples[i].sending);
+        seen[i] = ds_sending_seconds(c, &f->samples[i].sending);
         measured[i] = f->samples[i].seconds;
     }
     ds_fit_errors e = ds_fit_errors_of(seen, measured, f->n);
@@ -209,7 +216,7 @@ static ds_status fit_kernel(job *j, const char *kernel, const char *op, sample *
 static ds_status check_kernel(job *j, const char *kernel, const char *op, sample *samples) {
     fitting f;
     char name[64];
-    measured_sending_fit c;
+    ds_sending_fit c;
     DS_TRY(collect(j, kernel, op, samples, &f));
     bool enough = f.n >= DS_FIT_ROWS_PER_CONSTANT * f.n_variables;
     const measured_row *row = NULL;

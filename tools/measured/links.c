@@ -159,7 +159,7 @@ static ds_status links_of(ds_topo *topo, const uint32_t *devices, uint32_t n, ds
 }
 
 ds_status measured_sending_on(measured_machines *machines, ds_topo *on, measured_row *row,
-                              measured_sending *out, ds_error *err) {
+                              ds_sending *out, ds_error *err) {
     uint32_t n = (uint32_t)row->exchange.group;
     uint32_t *devices = ds_xcalloc((size_t)n, sizeof *devices);
     ds_topo *topo = NULL;
@@ -181,12 +181,12 @@ ds_status measured_sending_on(measured_machines *machines, ds_topo *on, measured
 
 static ds_status price_sending(measured_machines *machines, uint32_t profile, ds_topo *on,
                                measured_row *row, double *us, ds_error *err) {
-    measured_sending s;
-    measured_sending_fit f;
+    ds_sending s;
+    ds_sending_fit f;
     DS_TRY(measured_sending_on(machines, on, row, &s, err));
     if (row->refused) return DS_OK;
     if (measured_sending_fit_of(machines->profiles, profile, row, s.n_nodes > 0, &f))
-        *us = measured_sending_seconds(&f, &s) * 1e6;
+        *us = ds_sending_seconds(&f, &s) * 1e6;
     else
         row->refused = "the profile has no fit of the kernel that sends";
     return DS_OK;

@@ -91,30 +91,16 @@ void measured_machines_free(measured_machines *machines);
 ds_status measured_exchange_price(measured_machines *machines, uint32_t profile, ds_topo *on,
                                   measured_row *row, double *us, ds_error *err);
 
-/* A dispatch or combine (sending.c), of a rank and one of its tokens. */
-typedef struct measured_sending {
-    double tokens, bytes; /* of a rank; of a copy */
-    double copies, wired; /* of a token; those over links */
-    double crossed;       /* other nodes that a token goes to */
-    double n_nodes;       /* 0: one */
-    double blocks, link_bytes_per_s, net_bytes_per_s;
-} measured_sending;
-
-typedef struct measured_sending_fit {
-    double launch_s, node_s, e_link, e_net, copy_s, copy_bytes_per_s, own;
-} measured_sending_fit;
-
-/* Over so many nodes; without the links' rates. */
-void measured_sending_of(const measured_row *row, int64_t n_nodes, measured_sending *out);
-double measured_sending_seconds(const measured_sending_fit *fit, const measured_sending *sending);
+/* A dispatch or combine (sim/cost/exchange.h) over so many nodes; without the links' rates. */
+void measured_sending_of(const measured_row *row, int64_t n_nodes, ds_sending *out);
 /* The word for a kernel in efficiency.csv, after "send_": "deepep"; NULL: no known kernel. */
 const char *measured_sending_kernel(const measured_row *row);
 /* False: the profile has no fit of the kernel. */
 bool measured_sending_fit_of(const ds_profiles *profiles, uint32_t profile, const measured_row *row,
-                             bool between_nodes, measured_sending_fit *out);
+                             bool between_nodes, ds_sending_fit *out);
 /* With the rates of the row's machine, or of a topology; may set row->refused. */
 ds_status measured_sending_on(measured_machines *machines, ds_topo *on, measured_row *row,
-                              measured_sending *out, ds_error *err);
+                              ds_sending *out, ds_error *err);
 
 /* Of errors predicted/measured - 1: median and 90th percentile (linear between ranks) of their
  * sizes, and their mean. All 0 for none. */

@@ -24,7 +24,8 @@ ds_use ds_overlap__base(const ds_model_step *step, const ds_func *func, uint32_t
 void ds_overlap__hold_host(const ds_model_step *step, ds_edit *edit, ds_use base,
                            const ds_map *updates, const ds_map *tokens);
 
-/* Marks the exchanges of tokens with experts, as strategy.ep_overlap asks (ep.c). O(ops). */
+/* Marks the exchanges of tokens with experts, as strategy.ep_overlap and strategy.ep_dispatch ask
+ * (ep.c). O(ops). */
 void ds_overlap__ep(ds_model_step *step, ds_func *func);
 
 /* Runs tensor parallelism's communication under products, as strategy.tp_overlap says (tp.c). O(ops

@@ -675,7 +675,8 @@ ds_status ds_pass_overlap(ds_model_step *step, ds_error *err) {
     if (strategy->zero || strategy->offload) overlap_state(step);
     for (uint32_t i = 0; strategy->tp_overlap && i < module->funcs.n; i++)
         DS_TRY(ds_overlap__tp(step, module->funcs.at[i], err));
-    for (uint32_t i = 0; strategy->ep_overlap && i < module->funcs.n; i++)
-        ds_overlap__ep(step, module->funcs.at[i]);
+    for (uint32_t i = 0; i < module->funcs.n; i++)
+        if (strategy->ep_overlap || strategy->ep_dispatch)
+            ds_overlap__ep(step, module->funcs.at[i]);
     return DS_OK;
 }

@@ -106,6 +106,9 @@ static void draw_strategy(draw *d, ds_launch *l) {
     l->recompute = TEXT_OF(d, "none", "selective", "full", "every:2");
     l->cp_type = l->cp > 1 ? TEXT_OF(d, "ring", "ulysses", "all_gather") : "ring";
     l->tp_overlap = l->sp ? TEXT_OF(d, "none", "none", "bulk", "pipe") : "none";
+    bool whole = all && l->ep > 1 && l->dp % l->ep == 0;
+    l->ep_dispatch = whole ? TEXT_OF(d, "all_to_all", "deepep") : "all_to_all";
+    l->ep_overlap = all && l->ep > 1 && ds_rng_below(&d->rng, 2);
     l->dtype = TEXT_OF(d, "bf16", "bf16", "f16", "f32");
     l->grad_dtype = TEXT_OF(d, l->dtype, "f32");
     l->optimizer = TEXT_OF(d, "adam", "adamw", "sgd", "momentum");
