@@ -295,6 +295,8 @@ static ds_status put_rest(ds_args_out *o, const ds_launch *l, ds_error *err) {
     if (strncmp(l->recompute, "every:", 6) == 0) every = strtoll(l->recompute + 6, NULL, 10);
     if (!every && strcmp(l->recompute, "none") != 0)
         return ds_launch__lacks(l, err, "recompute", "whole layers are computed again, or none");
+    if (strcmp(l->recompute_layers, "all") != 0)
+        return ds_launch__lacks(l, err, "recompute_layers", "all layers are computed again");
     if (every && layers % every)
         return ds_launch__lacks(l, err, "recompute", "blocks of %" PRId64 " of %" PRId64 " layers",
                                 every, layers);

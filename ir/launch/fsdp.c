@@ -33,6 +33,17 @@ static ds_status check(const ds_launch *l, ds_error *err) {
     return DS_OK;
 }
 
+/* The condition of a layer, number i, that runs again; "": all layers. fms-fsdp's and torchtitan's
+ * rules, in Python. */
+static const char *layers_again(const ds_launch *l, ds_arena *arena) {
+    const char *text = l->recompute_layers, *value = strchr(text, ':');
+    if (!value++) return "";
+    if (strncmp(text, "first", 5) == 0) return ds_arena_printf(arena, "if i < %s: ", value);
+    if (strncmp(text, "one_in", 6) == 0)
+        return ds_arena_printf(arena, "if (i + 1) %% %s == 0: ", value);
+    return ds_arena_printf(arena, "if int((i + 1) * %s + 0.5) > int(i * %s + 0.5): ", value, value);
+}
+
 ds_status ds_fsdp__write(const ds_launch *l, ds_buf *out, ds_error *err) {
     int64_t group = l->zero_group ? l->zero_group : l->dp;
     DS_TRY(check(l, err));
@@ -44,10 +55,11 @@ ds_status ds_fsdp__write(const ds_launch *l, ds_buf *out, ds_error *err) {
                   l->dp / group, group);
     ds_buf_printf(out,
                   "policy = MixedPrecisionPolicy(param_dtype=%s, reduce_dtype=%s)\n"
-                  "for layer in model.layers:\n",
+                  "for i, layer in enumerate(model.layers):\n",
                   torch_dtype(l->dtype), torch_dtype(l->grad_dtype ? l->grad_dtype : l->dtype));
     if (strcmp(l->recompute, "full") == 0)
-        ds_buf_put(out, "    checkpoint(layer)  # torch.distributed._composable\n");
+        ds_buf_printf(out, "    %scheckpoint(layer)  # torch.distributed._composable\n",
+                      layers_again(l, l->arena));
     ds_buf_printf(out,
                   "    fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=%s)\n"
                   "fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=%s)\n",

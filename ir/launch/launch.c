@@ -31,6 +31,7 @@ void ds_launch_init(ds_launch *launch, ds_launch_framework framework, ds_arena *
                           .scatter_gather = true,
                           .schedule = "1f1b",
                           .recompute = "none",
+                          .recompute_layers = "all",
                           .cp_type = "ring",
                           .tp_overlap = "none",
                           .ep_dispatch = "all_to_all",

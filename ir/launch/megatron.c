@@ -8,6 +8,7 @@
 #include "ir/launch/table_internal.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -218,33 +219,54 @@ static ds_status read_numbers(ds_args *a, ds_error *err) {
     return DS_OK;
 }
 
+/* "layernorm moe_act", of a log "['layernorm', 'moe_act']": modules by the names that `recompute` has
+ * too. The core of attention alone is `selective`. */
+static const char *read_modules(ds_args *a, const char *text) {
+    static const char gaps[] = " [],'\"";
+    static const char known[] = " core_attn moe_act layernorm mla_up_proj mlp moe shared_experts ";
+    ds_buf list = {0};
+    uint32_t n = 0;
+    for (const char *at = text + strspn(text, gaps); *at; at += strspn(at, gaps)) {
+        char word[40];
+        int length = (int)strcspn(at, gaps);
+        snprintf(word, sizeof word, " %.*s ", length, at);
+        if (!strstr(known, word))
+            ds_args__refuse(a, "--recompute-modules", "the module %.*s", length > 30 ? 30 : length,
+                            at);
+        ds_buf_printf(&list, "%s%.*s", n++ ? ", " : "", length, at);
+        at += length;
+    }
+    const char *out = "none";
+    if (n) out = ds_arena_printf(a->launch->arena, n == 1 ? "%s" : "[%s]", list.text);
+    if (strcmp(out, "core_attn") == 0) out = "selective";
+    ds_buf_deinit(&list);
+    return out;
+}
+
+/* Of whole layers `uniform` runs blocks of N layers again, `block` the first N of each chunk. */
 static ds_status read_recompute(ds_args *a, ds_error *err) {
     ds_launch *l = a->launch;
     const char *granularity = ds_args__text(a, A_RECOMPUTE),
                *method = ds_args__text(a, A_RECOMPUTE_METHOD),
                *modules = ds_args__text(a, A_RECOMPUTE_MODULES);
-    int64_t every;
-    DS_TRY(ds_args__int(a, A_RECOMPUTE_LAYERS, &every, err));
+    int64_t n;
+    DS_TRY(ds_args__int(a, A_RECOMPUTE_LAYERS, &n, err));
     if (ds_args__has(a, A_RECOMPUTE_ATTENTION)) granularity = "selective";
     l->recompute = "none";
     if (!granularity) return DS_OK;
     if (strcmp(granularity, "selective") == 0) {
-        l->recompute = "selective";
-        if (!strstr("['core_attn']", modules) || !*modules)
-            ds_args__refuse(a, "--recompute-modules", "the core of attention alone, not %.40s",
-                            modules);
+        l->recompute = read_modules(a, modules);
         return DS_OK;
     }
     if (strcmp(granularity, "full") != 0)
         return ds_args__wrong(a, A_RECOMPUTE, err, "is '%.20s'; full and selective are known",
                               granularity);
-    if (every < 1) every = 1;
-    int64_t layers = l->model.size[DS_MODEL_LAYERS] / (l->pp * l->virtual_stages);
+    if (n < 1) n = 1;
     bool is_block = method && strcmp(method, "block") == 0;
-    if (is_block && every < layers)
-        ds_args__refuse(a, "--recompute-method", "block: a part of the layers of a stage");
-    l->recompute =
-        is_block || every == 1 ? "full" : ds_arena_printf(l->arena, "every:%" PRId64, every);
+    bool all = n >= l->model.size[DS_MODEL_LAYERS] / (l->pp * l->virtual_stages);
+    l->recompute = is_block || n == 1 ? "full" : ds_arena_printf(l->arena, "every:%" PRId64, n);
+    if (is_block && (!all || l->stage_layers))
+        l->recompute_layers = ds_arena_printf(l->arena, "first:%" PRId64, n);
     return DS_OK;
 }
 

@@ -132,15 +132,35 @@ static ds_status put_numbers(ds_args_out *o, const ds_launch *l, ds_error *err) 
     return DS_OK;
 }
 
+/* "[layernorm, moe_act]" as words of an argument. */
+static const char *module_words(ds_args_out *o, const char *list) {
+    char *words = ds_arena_strdup(o->arena, list + (*list == '['));
+    char *to = words;
+    for (const char *at = words; *at; at++)
+        if (*at != ',' && *at != ']') *to++ = *at;
+    *to = 0;
+    return words;
+}
+
 static ds_status put_recompute(ds_args_out *o, const ds_launch *l, ds_error *err) {
-    bool full = strcmp(l->recompute, "full") == 0, every = strncmp(l->recompute, "every:", 6) == 0;
+    bool full = strcmp(l->recompute, "full") == 0, every = strncmp(l->recompute, "every:", 6) == 0,
+         all = strcmp(l->recompute_layers, "all") == 0,
+         block = strncmp(l->recompute_layers, "first:", 6) == 0;
     if (strcmp(l->recompute, "none") == 0) return DS_OK;
-    if (!full && !every && strcmp(l->recompute, "selective") != 0)
-        return ds_launch__lacks(l, err, "recompute", "recomputation of %s", l->recompute);
+    if (strstr(l->recompute, "selective_op"))
+        return ds_launch__lacks(l, err, "recompute", "results of every second product alone kept");
+    if (!all && !(block && full))
+        return ds_launch__lacks(l, err, "recompute_layers", "%s of %s", l->recompute,
+                                l->recompute_layers);
     ds_args_out__set(o, A_RECOMPUTE, full || every ? "full" : "selective");
+    if (!full && !every && strcmp(l->recompute, "selective") != 0)
+        ds_args_out__set(o, A_RECOMPUTE_MODULES, module_words(o, l->recompute));
     if (!full && !every) return DS_OK;
-    ds_args_out__set(o, A_RECOMPUTE_METHOD, "uniform");
-    ds_args_out__set(o, A_RECOMPUTE_LAYERS, every ? l->recompute + 6 : "1");
+    ds_args_out__set(o, A_RECOMPUTE_METHOD, block ? "block" : "uniform");
+    ds_args_out__set(o, A_RECOMPUTE_LAYERS,
+                     block   ? l->recompute_layers + 6
+                     : every ? l->recompute + 6
+                             : "1");
     return DS_OK;
 }
 

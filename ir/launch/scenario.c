@@ -98,6 +98,8 @@ static void put_strategy(const ds_launch *l, ds_buf *out) {
     bool plain = strchr(l->recompute, ':') == NULL;
     ds_buf_printf(out, "    recompute = %s%s%s\n", plain ? "" : "\"", l->recompute,
                   plain ? "" : "\"");
+    if (strcmp(l->recompute_layers, "all") != 0)
+        ds_buf_printf(out, "    recompute_layers = \"%s\"\n", l->recompute_layers);
     if (l->offload) ds_buf_printf(out, "    offload = %s\n", l->offload);
     if (l->bucket_bytes) ds_buf_printf(out, "    bucket_size = %" PRId64 " B\n", l->bucket_bytes);
     ds_buf_put(out, "  }\n");
@@ -141,7 +143,7 @@ static const char carried[] =
     " optimizer dtype master_dtype grad_dtype product_dtype clip_norm loss "
     "dp tp pp cp ep ep_dispatch ep_overlap cp_type sp tp_overlap microbatches schedule "
     "virtual_stages stage_layers scatter_gather zero zero_group late_reduce "
-    "recompute offload bucket_size ",
+    "recompute recompute_layers offload bucket_size ",
                   numbers[] = " lr momentum beta1 beta2 eps weight_decay ";
 
 static bool is_word_of(const char *word, const char *words) {
@@ -212,13 +214,36 @@ static void take_offload(ds_launch *l, uint32_t flags) {
     }
 }
 
+/* "[layernorm, moe_act]"; "selective_op" of one module. */
+static const char *modules_of(ds_launch *l, uint32_t modules) {
+    ds_buf list = {0};
+#define DS_X(name, word, bit)                                                                      \
+    if (modules & bit) ds_buf_printf(&list, "%s%s", list.n ? ", " : "", word);
+    DS_RECOMPUTE_MODULE_MAP(DS_X)
+#undef DS_X
+    bool one = !(modules & (modules - 1));
+    const char *text = ds_arena_printf(l->arena, one ? "%s" : "[%s]", list.text);
+    ds_buf_deinit(&list);
+    return text;
+}
+
+static void take_layers(ds_launch *l, const ds_strategy *s) {
+    ds_buf text = {0};
+    ds_strategy_put_recompute_layers(s, &text);
+    l->recompute_layers = ds_arena_strdup(l->arena, text.text);
+    ds_buf_deinit(&text);
+}
+
 static ds_status take_recompute(ds_launch *l, const ds_strategy *s, ds_error *err) {
     static const char *const names[] = {"none", "selective", "full"};
-    if (s->recompute == DS_RECOMPUTE_OPS) return lacks(err, "recompute", "a list of operations");
-    l->recompute = s->recompute == DS_RECOMPUTE_EVERY
-                       ? ds_arena_printf(l->arena, "every:%" PRId64, s->recompute_every)
-                       : names[s->recompute];
-    if (s->recompute == DS_RECOMPUTE_EVERY && s->recompute_every == 1) l->recompute = "full";
+    if (s->n_recompute_ops) return lacks(err, "recompute", "a list of operations");
+    if (s->recompute == DS_RECOMPUTE_OPS)
+        l->recompute = modules_of(l, s->recompute_modules);
+    else if (s->recompute == DS_RECOMPUTE_EVERY && s->recompute_every > 1)
+        l->recompute = ds_arena_printf(l->arena, "every:%" PRId64, s->recompute_every);
+    else
+        l->recompute = names[s->recompute == DS_RECOMPUTE_EVERY ? DS_RECOMPUTE_FULL : s->recompute];
+    take_layers(l, s);
     take_offload(l, s->offload);
     return DS_OK;
 }

@@ -222,6 +222,20 @@ static ds_status read_batch(ds_args *a, const ds_launch_given *given, ds_error *
     return DS_OK;
 }
 
+/* "op": all but every second product runs again; a number K: whole layers, one in K. */
+static ds_status read_selective(ds_args *a, const char *option, ds_error *err) {
+    ds_launch *l = a->launch;
+    char *end;
+    long k = strtol(option, &end, 10);
+    bool is_op = strcmp(option, "op") == 0;
+    l->recompute = is_op ? "selective_op" : "full";
+    if (!is_op && (end == option || *end || k < 1 || k > 1000000))
+        return ds_args__wrong(a, A_SELECTIVE, err,
+                              "is '%.20s'; 'op' and numbers of layers from 1 are known", option);
+    if (!is_op && k > 1) l->recompute_layers = ds_arena_printf(l->arena, "one_in:%ld", k);
+    return DS_OK;
+}
+
 static ds_status read_numbers(ds_args *a, ds_error *err) {
     ds_launch *l = a->launch;
     const char *dtype = ds_args__text(a, A_PARAM_DTYPE), *optimizer = ds_args__text(a, A_OPTIMIZER),
@@ -241,14 +255,8 @@ static ds_status read_numbers(ds_args *a, ds_error *err) {
         ds_args__refuse(a, lines[A_CONVERTERS].name, "the converter %.40s", converters);
     if (ds_args__has(a, A_OFFLOAD)) l->offload = "[optimizer, weights]";
     l->recompute = mode;
-    if (strcmp(mode, "selective") == 0 && strcmp(option, "op") == 0)
-        ds_buf_put(&l->notes, "torchtitan's selective checkpointing keeps the results of products; "
-                              "here the core of attention is computed again.");
-    else if (strcmp(mode, "selective") == 0 && strcmp(option, "1") == 0)
-        l->recompute = "full";
-    else if (strcmp(mode, "selective") == 0)
-        ds_args__refuse(a, lines[A_SELECTIVE].name, "one layer in %.10s is recomputed, say 'op'",
-                        option);
+    if (strcmp(mode, "selective") == 0)
+        return read_selective(a, option, err);
     else if (strcmp(mode, "none") != 0 && strcmp(mode, "full") != 0)
         ds_args__refuse(a, lines[A_RECOMPUTE].name, "the mode %.20s", mode);
     return DS_OK;
@@ -362,6 +370,22 @@ static ds_status put_stages(ds_args_out *o, const ds_launch *l, ds_error *err) {
     return DS_OK;
 }
 
+static ds_status put_recompute(ds_args_out *o, const ds_launch *l, ds_error *err) {
+    bool all = strcmp(l->recompute_layers, "all") == 0,
+         one_in = strncmp(l->recompute_layers, "one_in:", 7) == 0,
+         full = strcmp(l->recompute, "full") == 0, none = strcmp(l->recompute, "none") == 0,
+         op = strncmp(l->recompute, "selective", 9) == 0;
+    if (!all && !(full && one_in))
+        return ds_launch__lacks(l, err, "recompute_layers", "%s of %s", l->recompute,
+                                l->recompute_layers);
+    if (!full && !none && !op)
+        return ds_launch__lacks(l, err, "recompute", "recomputation of %s", l->recompute);
+    ds_args_out__set(o, A_RECOMPUTE, op || one_in ? "selective" : l->recompute);
+    if (op) ds_args_out__set(o, A_SELECTIVE, "op");
+    if (one_in) ds_args_out__set(o, A_SELECTIVE, l->recompute_layers + 7);
+    return DS_OK;
+}
+
 static ds_status put_numbers(ds_args_out *o, const ds_launch *l, ds_error *err) {
     bool bf16 = strcmp(l->dtype, "bf16") == 0, f32 = strcmp(l->dtype, "f32") == 0;
     if (!bf16 && !f32) return ds_launch__lacks(l, err, "dtype", "a step in %s", l->dtype);
@@ -377,11 +401,7 @@ static ds_status put_numbers(ds_args_out *o, const ds_launch *l, ds_error *err) 
     if (l->offload && strcmp(l->offload, "[optimizer, weights]") != 0)
         return ds_launch__lacks(l, err, "offload", "all in the memory of hosts, or nothing");
     flag(o, A_OFFLOAD, l->offload);
-    if (strncmp(l->recompute, "every:", 6) == 0)
-        return ds_launch__lacks(l, err, "recompute", "blocks of several layers");
-    ds_args_out__set(o, A_RECOMPUTE, l->recompute);
-    if (strcmp(l->recompute, "selective") == 0) ds_args_out__set(o, A_SELECTIVE, "op");
-    return DS_OK;
+    return put_recompute(o, l, err);
 }
 
 static ds_status put_all(ds_args_out *o, const ds_launch *l, ds_error *err) {

@@ -97,11 +97,17 @@ ds_status ds_model_step_run(ds_model_step *step, ds_pass_id pass_id, ds_error *e
     return ds_step__verify(step, passes[pass_id].name, DS_ERR_INTERNAL, err);
 }
 
+bool ds_step_has_pieces(const ds_model_step *step) {
+    const ds_strategy *s = &step->strategy;
+    return step->train.on && s->recompute != DS_RECOMPUTE_NONE && s->recompute_layers;
+}
+
 bool ds_model_step_wants(const ds_model_step *step, ds_pass_id pass_id) {
     const ds_strategy *s = &step->strategy;
     int64_t world = s->dp * s->tp * s->pp * s->cp;
     switch (pass_id) {
     case DS_PASS_STAGE:
+        return s->pp > 1 || ds_step_has_pieces(step);
     case DS_PASS_PIPELINE:
         return s->pp > 1;
     case DS_PASS_GRAD:

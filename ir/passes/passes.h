@@ -52,6 +52,9 @@ typedef struct ds_step_cut {
     uint32_t n_loops;
     const int64_t *chunk_turns; /* of each chunk over all loops, as in stage_layers; NULL before
                                    `stage` */
+    const bool *again; /* of each outermost loop of the model, after `stage`: its turns run again;
+                          NULL: all do */
+    uint32_t n_again;
 } ds_step_cut;
 
 typedef struct ds_model_step {
@@ -121,9 +124,11 @@ ds_status ds_model_step_run_to(ds_model_step *step, ds_pass_id last,
                                                     ds_pass_id pass, ds_error *err),
                                void *context, ds_error *err);
 
-/* Does the scenario ask for the pass? stage and pipeline need pp > 1; grad needs training,
+/* Does the scenario ask for the pass? pipeline needs pp > 1, stage pp > 1 or layers that differ in
+ * what runs again (ds_step_has_pieces); grad needs training,
  * optimizer and recompute also a value other than "none"; offload needs its knob; overlap needs
  * several devices or offload. */
+bool ds_step_has_pieces(const ds_model_step *step);
 bool ds_model_step_wants(const ds_model_step *step, ds_pass_id pass);
 
 /* Replaces the module's function of the same name by `func`, or adds `func`, and keeps the module's

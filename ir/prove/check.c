@@ -227,7 +227,7 @@ static void go_on(checker *c, ds_exec_result *after) {
 
 /* ---- the pipeline ---- */
 
-/* Runs the same step without a pipeline: no stages, no schedule, one device. */
+/* Runs the same step whole: no stages, no pieces, no schedule, one device. */
 static ds_status run_sequential(checker *c, ds_exec_result **out, ds_error *err) {
     ds_model_step *step = NULL;
     DS_TRY(ds_model_step_new(c->source, &step, err));
@@ -235,6 +235,7 @@ static ds_status run_sequential(checker *c, ds_exec_result **out, ds_error *err)
     step->strategy.pp = step->strategy.virtual_stages = 1;
     step->strategy.schedule = "1f1b";
     step->strategy.stage_dp = step->strategy.stage_tp = NULL;
+    step->strategy.recompute_layers = DS_RECOMPUTE_LAYERS_ALL;
     ds_status status = ds_model_step_run_to(step, DS_PASS_OPTIMIZER, NULL, NULL, err);
     if (status == DS_OK) status = execute(c, &step->binding, "the sequential step", out, err);
     if (status != DS_OK) ds_model_step_place_error(c->source->unit, err);
@@ -268,7 +269,7 @@ static const ds_step_weight *weight_of(const ds_model_step *step, const char *na
     return found;
 }
 
-/* Gives result i of the pipeline its plain name, "w.c1.grad{3}"; returns its name in the sequential
+/* Gives result i of a step in chunks or pieces its plain name, "w.c1.grad{3}"; returns its name in the sequential
  * step, "w.grad{3}", where %w is the model's weight of %w.c1. The model's own results keep their
  * positions. */
 static const char *name_result(checker *c, const ds_model_step *step, ds_exec_result *after,
@@ -285,16 +286,16 @@ static const char *name_result(checker *c, const ds_model_step *step, ds_exec_re
     return *name;
 }
 
-static void add_unpaired(checker *c, const char *name) {
+static void add_unpaired(checker *c, ds_pass_id pass, const char *name) {
     ds_step_check_row row = {
         .name = name, .kind = ending_of(name)->kind, .max_difference = INFINITY};
-    add_row(c, DS_PASS_PIPELINE, row);
+    add_row(c, pass, row);
 }
 
 /* Compares every result of the pipeline with the sequential step's result of the same name. Several
  * results may have one partner: a tied weight has a result in each of its chunks, a weight with two
  * copies one a copy. All results of both sides must have a partner. */
-static void compare_sequential(checker *c, const ds_exec_result *sequential,
+static void compare_sequential(checker *c, ds_pass_id pass, const ds_exec_result *sequential,
                                const ds_exec_result *after, const char *const *partners) {
     uint32_t n = sequential->outputs.n, first = c->out->rows.n;
     bool *met = ds_xcalloc(n + 1u, sizeof *met);
@@ -303,32 +304,35 @@ static void compare_sequential(checker *c, const ds_exec_result *sequential,
         uint32_t k = 0;
         while (k < n && strcmp(sequential->outputs.at[k].name, partners[i]) != 0) k++;
         if (k == n) {
-            add_unpaired(c, result->name);
+            add_unpaired(c, pass, result->name);
             continue;
         }
         ds_step_check_row row = compare_tensors(&sequential->outputs.at[k], result);
         row.name = result->name;
-        add_row(c, DS_PASS_PIPELINE, row);
+        add_row(c, pass, row);
         met[k] = true;
     }
     for (uint32_t k = 0; k < n; k++)
-        if (!met[k]) add_unpaired(c, sequential->outputs.at[k].name);
+        if (!met[k]) add_unpaired(c, pass, sequential->outputs.at[k].name);
     if (c->out->rows.n > first) forgive_roundings(c->out->rows.at + first, c->out->rows.n - first);
     free(met);
 }
 
-/* Compares a pipeline with the sequential step by name, because results may be on other positions,
- * and more in number. */
-static ds_status check_pipeline(checker *c, const ds_model_step *step, ds_error *err) {
+/* Compares a step in chunks or pieces with the sequential step by name, because results may be on
+ * other positions, and more in number. */
+static ds_status check_parts(checker *c, const ds_model_step *step, ds_pass_id pass,
+                             ds_error *err) {
     ds_exec_result *sequential = NULL, *after = NULL;
-    if (wanted(c, DS_PASS_PIPELINE)) DS_TRY(run_sequential(c, &sequential, err));
-    ds_status status = execute(c, &step->binding, "after pipeline", &after, err);
+    char what[32];
+    snprintf(what, sizeof what, "after %s", ds_pass_name(pass));
+    if (wanted(c, pass)) DS_TRY(run_sequential(c, &sequential, err));
+    ds_status status = execute(c, &step->binding, what, &after, err);
     if (status == DS_OK) {
         const char **partners = DS_NEW_N(&after->arena, const char *, after->outputs.n + 1);
         note_names(c, after);
         for (uint32_t i = 0; i < after->outputs.n; i++)
             partners[i] = name_result(c, step, after, i);
-        if (sequential) compare_sequential(c, sequential, after, partners);
+        if (sequential) compare_sequential(c, pass, sequential, after, partners);
         go_on(c, after);
     }
     ds_exec_result_free(sequential);
@@ -341,7 +345,8 @@ static ds_status observe(void *context, const ds_model_step *step, ds_pass_id pa
         DS_TRY(check_lower(c, step, err));
         return mean_loss(c, step, err);
     }
-    if (pass == DS_PASS_PIPELINE) return check_pipeline(c, step, err);
+    bool pieces = pass == DS_PASS_RECOMPUTE && step->strategy.pp == 1 && ds_step_has_pieces(step);
+    if (pass == DS_PASS_PIPELINE || pieces) return check_parts(c, step, pass, err);
     ds_exec_result *after = NULL;
     char what[32];
     snprintf(what, sizeof what, "after %s", ds_pass_name(pass));

@@ -152,6 +152,88 @@ ds_status ds_knobs__read_recompute(const ds_binding *binding, const ds_knob *kno
                         text);
 }
 
+/* ---- recompute_layers ---- */
+
+enum { MOST_LAYERS = 1000000 }; /* products of two such numbers are far from 2^63 */
+
+/* A number from 1: "12". Stops at the first other character. */
+static bool read_count(const char **at, int64_t *out) {
+    char *end;
+    if (**at < '0' || **at > '9') return false;
+    errno = 0;
+    *out = strtoll(*at, &end, 10);
+    *at = end;
+    return errno == 0 && *out > 0 && *out <= MOST_LAYERS;
+}
+
+/* "1/2", or a decimal up to 1: "0.25". */
+static bool read_share(const char *text, int64_t *n, int64_t *of) {
+    const char *at = text;
+    char *end;
+    if (strchr(text, '/'))
+        return read_count(&at, n) && *at++ == '/' && read_count(&at, of) && !*at && *n <= *of;
+    double share = strtod(text, &end);
+    *of = MOST_LAYERS;
+    if (end == text || *end || !(share > 0 && share <= 1)) return false;
+    *n = (int64_t)(share * MOST_LAYERS + 0.5);
+    return *n > 0;
+}
+
+/* "all", "first:N", "one_in:K" or "share:P". */
+ds_status ds_knobs__read_recompute_layers(const ds_binding *binding, const ds_knob *knob,
+                                          void *record, ds_error *err) {
+    static const char *const words[] = {"all", "first:", "one_in:", "share:"};
+    ds_strategy *out = record;
+    const char *text = "all";
+    uint32_t word = 3;
+    out->recompute_n = out->recompute_of = 1;
+    if (!ds_scenario_find(binding->unit, "strategy", knob->name)) return DS_OK;
+    DS_TRY(ds_scenario_text(binding, "strategy", knob->name, &text, err));
+    while (word && strncmp(text, words[word], strlen(words[word])) != 0) word--;
+    const char *at = text + strlen(words[word]);
+    bool known =
+        word ? word == DS_RECOMPUTE_LAYERS_SHARE
+                   ? read_share(at, &out->recompute_n, &out->recompute_of)
+                   : read_count(&at, word == DS_RECOMPUTE_LAYERS_FIRST ? &out->recompute_n
+                                                                       : &out->recompute_of) &&
+                         !*at
+             : strcmp(text, "all") == 0;
+    out->recompute_layers = (ds_recompute_layers)word;
+    if (known) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, ds_knobs__loc(binding, knob),
+                        "strategy: recompute_layers = \"%s\"; it is all, \"first:N\" or "
+                        "\"one_in:K\" with numbers of layers from 1, or \"share:P\" with a part "
+                        "of the layers such as 1/2 or 0.25",
+                        text);
+}
+
+bool ds_strategy_runs_again(const ds_strategy *s, int64_t turn) {
+    int64_t n = 2 * s->recompute_n, of = s->recompute_of;
+    switch (s->recompute_layers) {
+    case DS_RECOMPUTE_LAYERS_FIRST:
+        return turn < s->recompute_n;
+    case DS_RECOMPUTE_LAYERS_ONE_IN:
+        return (turn + 1) % of == 0;
+    case DS_RECOMPUTE_LAYERS_SHARE: /* rounded half up */
+        return ((turn + 1) * n + of) / (2 * of) > (turn * n + of) / (2 * of);
+    default:
+        return true;
+    }
+}
+
+void ds_strategy_put_recompute_layers(const ds_strategy *s, ds_buf *out) {
+    static const char *const words[] = {"all", "first:", "one_in:", "share:"};
+    long long n = s->recompute_n, of = s->recompute_of;
+    ds_buf_put(out, words[s->recompute_layers]);
+    if (s->recompute_layers == DS_RECOMPUTE_LAYERS_FIRST) ds_buf_printf(out, "%lld", n);
+    if (s->recompute_layers == DS_RECOMPUTE_LAYERS_ONE_IN) ds_buf_printf(out, "%lld", of);
+    if (s->recompute_layers != DS_RECOMPUTE_LAYERS_SHARE) return;
+    if (of == MOST_LAYERS)
+        ds_buf_printf(out, "%g", (double)n / MOST_LAYERS);
+    else
+        ds_buf_printf(out, "%lld/%lld", n, of);
+}
+
 /* One or several of the words; none stands for nothing. */
 ds_status ds_knobs__read_offload(const ds_binding *binding, const ds_knob *knob, void *record,
                                  ds_error *err) {

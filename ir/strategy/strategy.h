@@ -28,6 +28,15 @@ typedef enum ds_recompute {
     DS_RECOMPUTE_OPS        /* the operations of recompute_ops and of recompute_modules */
 } ds_recompute;
 
+/* The layers of a chunk that run again (recompute_layers). With n and of, a fraction n / of: turn t
+ * from 0 runs again if t < n; if `of` divides t + 1; if round(t n / of) grows with t. */
+typedef enum ds_recompute_layers {
+    DS_RECOMPUTE_LAYERS_ALL,
+    DS_RECOMPUTE_LAYERS_FIRST,  /* Megatron-LM: --recompute-method block */
+    DS_RECOMPUTE_LAYERS_ONE_IN, /* torchtitan: selective_ac_option = "K" */
+    DS_RECOMPUTE_LAYERS_SHARE   /* fms-fsdp: selective_checkpointing = "P" */
+} ds_recompute_layers;
+
 /* Modules of a layer that a list of `recompute` names: bits of ds_strategy.recompute_modules. The
  * words are Megatron-LM's (--recompute-modules); selective_op is torchtitan's "op". */
 #define DS_RECOMPUTE_MODULE_MAP(X)                                                                 \
@@ -125,7 +134,13 @@ typedef struct ds_strategy {
     const char **recompute_ops; /* paths (path.h) */
     uint32_t n_recompute_ops;
     uint32_t recompute_modules;
+    int64_t recompute_n, recompute_of; /* of recompute_layers: N, 1; 1, K; P as a fraction */
 } ds_strategy;
+
+/* Does turn `turn` of a chunk's loops run again? O(1). */
+bool ds_strategy_runs_again(const ds_strategy *strategy, int64_t turn);
+/* The value of recompute_layers, as a scenario writes it: "all", "first:4". */
+void ds_strategy_put_recompute_layers(const ds_strategy *strategy, ds_buf *out);
 
 /* Are experts split over tp's devices too (sp, ep = dp cp tp), and so not themselves by tp? */
 bool ds_strategy_ep_has_tp(const ds_strategy *strategy);

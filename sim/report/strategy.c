@@ -63,6 +63,10 @@ void ds_report__recompute(const ds_strategy *s, ds_buf *out) {
         put_recompute_list(s, out);
     else
         ds_buf_put(out, words[s->recompute]);
+    if (s->recompute == DS_RECOMPUTE_NONE || !s->recompute_layers) return;
+    ds_buf_put(out, " (");
+    ds_strategy_put_recompute_layers(s, out);
+    ds_buf_put(out, ")");
 }
 
 uint32_t ds_report__offloaded(const ds_strategy *s, const char *out[3]) {

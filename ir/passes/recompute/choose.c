@@ -232,6 +232,28 @@ static void link_groups(ds_again *a) {
     ds_map_deinit(&last);
 }
 
+/* Leaves out layers that recompute_layers leaves out, and what is in no layer. The step's loops
+ * begin with the model's, in the order in which `stage` has made them. */
+static void leave_out(ds_again *a) {
+    const ds_step_cut *cut = &a->step->cut;
+    const ds_block *body = &a->old->body;
+    ds_map again; /* loop → its turns run again */
+    ds_map_init(&again);
+    for (uint32_t i = 0, n = 0; i < body->n_ops && n < cut->n_again; i++)
+        if (body->ops[i]->code == DS_OP_FOR && cut->again[n++])
+            ds_map_put(&again, DS_KEY(body->ops[i]), 1);
+    for (uint32_t i = 0; i < a->ops.n; i++) {
+        ds_again_op *info = &a->ops.at[i];
+        const ds_again_loop *loop = info->home;
+        while (loop && loop->up) loop = loop->up;
+        if (!info->chosen || (loop && ds_map_find(&again, DS_KEY(loop->op)))) continue;
+        info->chosen = false;
+        info->group = 0;
+        for (uint32_t k = 0; k < info->op->n_out; k++) a->again[info->op->out[k].i] = false;
+    }
+    ds_map_deinit(&again);
+}
+
 ds_status ds_again__choose(ds_again *a, ds_error *err) {
     switch (a->step->strategy.recompute) {
     case DS_RECOMPUTE_SELECTIVE:
@@ -244,8 +266,9 @@ ds_status ds_again__choose(ds_again *a, ds_error *err) {
     default:
         choose_full(a);
     }
+    if (a->step->cut.again) leave_out(a);
     link_groups(a);
     for (uint32_t i = 0; i < a->ops.n; i++)
         if (a->ops.at[i].chosen) return DS_OK;
-    return nothing(a, err);
+    return a->step->cut.again ? DS_OK : nothing(a, err);
 }

@@ -79,23 +79,6 @@ static ds_status find_units(const ds_model_step *step, const ds_stage_names *nam
     return DS_OK;
 }
 
-uint32_t ds_stage__chunk(const ds_stage_cut *cut, int64_t unit) {
-    uint32_t lo = 0, hi = cut->n_chunks; /* the last chunk that begins at or before the unit */
-    while (hi - lo > 1) {
-        uint32_t middle = lo + (hi - lo) / 2;
-        if (cut->begin[middle] <= unit)
-            lo = middle;
-        else
-            hi = middle;
-    }
-    return lo;
-}
-
-bool ds_stage__is_cut(const ds_stage_cut *cut, const ds_stage_item *item) {
-    return item->n > 1 &&
-           ds_stage__chunk(cut, item->first) != ds_stage__chunk(cut, item->first + item->n - 1);
-}
-
 /* ---- by layers ---- */
 
 /* The unit of a turn, counted over all loops. */
@@ -294,16 +277,7 @@ ds_step_cut ds_stage__turns(const ds_model_step *step, const ds_stage_cut *cut) 
     return out;
 }
 
-ds_status ds_stage__cut(const ds_model_step *step, const ds_stage_names *names, ds_stage_cut *out,
-                        ds_error *err) {
-    *out = (ds_stage_cut){.n_chunks = step->schedule.n_chunks};
-    if (out->n_chunks > MAX_CHUNKS)
-        return ds_error_set(err, DS_ERR_LIMIT, ds_step__knob(step, "virtual_stages"),
-                            "a model is cut into %u chunks, pp times virtual_stages; at most %d",
-                            out->n_chunks, MAX_CHUNKS);
-    DS_TRY(find_units(step, names, out, err));
-    out->begin = DS_NEW_N(&step->unit->arena, int64_t, out->n_chunks + 1u);
-    out->begin[out->n_chunks] = out->n_units;
+static ds_status cut_chunks(const ds_model_step *step, ds_stage_cut *out, ds_error *err) {
     if (step->strategy.n_stage_layers) return cut_as_told(step, out, err);
     if (step->strategy.balance == DS_BALANCE_TIME)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, ds_step__knob(step, "balance"),
@@ -316,4 +290,19 @@ ds_status ds_stage__cut(const ds_model_step *step, const ds_stage_names *names, 
     ds_status status = cut_groups(step, out, &g, err);
     free(g.all.at);
     return status;
+}
+
+ds_status ds_stage__cut(const ds_model_step *step, const ds_stage_names *names, ds_stage_cut *out,
+                        ds_error *err) {
+    bool staged = step->schedule.schedule != NULL;
+    *out = (ds_stage_cut){.n_chunks = staged ? step->schedule.n_chunks : 1};
+    if (out->n_chunks > MAX_CHUNKS)
+        return ds_error_set(err, DS_ERR_LIMIT, ds_step__knob(step, "virtual_stages"),
+                            "a model is cut into %u chunks, pp times virtual_stages; at most %d",
+                            out->n_chunks, MAX_CHUNKS);
+    DS_TRY(find_units(step, names, out, err));
+    out->begin = DS_NEW_N(&step->unit->arena, int64_t, out->n_chunks + 1u);
+    out->begin[out->n_chunks] = out->n_units;
+    if (staged) DS_TRY(cut_chunks(step, out, err));
+    return ds_stage__pieces(step, out, err);
 }

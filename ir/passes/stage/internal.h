@@ -2,6 +2,7 @@
  *
  *   stage.c    the pass: schedule, weights' arguments, the step built anew
  *   cut.c      units, and where the cut is
+ *   piece.c    chunks in pieces of layers that are alike in what runs again
  *   weights.c  which chunk reads which weights, or elements of weights */
 #ifndef DS_PASSES_STAGE_INTERNAL_H
 #define DS_PASSES_STAGE_INTERNAL_H
@@ -23,7 +24,18 @@ typedef struct ds_stage_cut {
     int64_t n_units, n_turns;
     uint32_t n_chunks;
     int64_t *begin; /* [n_chunks + 1]: chunk c has the units begin[c] … begin[c + 1] − 1 */
+    struct ds_stage_piece *pieces; /* in order of units; a chunk has one piece or several */
+    uint32_t n_pieces;
 } ds_stage_cut;
+
+/* A run of units of one chunk whose turns all run again, or all do not. Loops are cut where a
+ * piece ends. */
+typedef struct ds_stage_piece {
+    int64_t first; /* unit */
+    uint32_t chunk;
+    uint32_t at; /* number of the piece in its chunk */
+    bool again;
+} ds_stage_piece;
 
 /* Finds the weight of the step that a value is; step->weights.n: none. O(1). */
 typedef struct ds_stage_names {
@@ -40,28 +52,37 @@ ds_status ds_stage__cut(const ds_model_step *step, const ds_stage_names *names, 
                         ds_error *err);
 /* The cut in turns, in the step's arena. O(items · chunks). */
 ds_step_cut ds_stage__turns(const ds_model_step *step, const ds_stage_cut *cut);
-/* The chunk of a unit; the last chunk for a number beyond the last unit. O(log chunks). */
-uint32_t ds_stage__chunk(const ds_stage_cut *cut, int64_t unit);
-/* Does the item run in more than one chunk? */
+/* piece.c: fills cut->pieces. Errors: DS_ERR_UNSUPPORTED for layers that the model does not have,
+ * or that run again in blocks. O(units). */
+ds_status ds_stage__pieces(const ds_model_step *step, ds_stage_cut *cut, ds_error *err);
+/* The piece of a unit; the last piece for a number beyond the last unit. O(log pieces). */
+uint32_t ds_stage__piece(const ds_stage_cut *cut, int64_t unit);
+/* The first unit after a piece. */
+int64_t ds_stage__end(const ds_stage_cut *cut, uint32_t piece);
+/* Does the item run in more than one piece? */
 bool ds_stage__is_cut(const ds_stage_cut *cut, const ds_stage_item *item);
+/* The suffix of names of a piece: ".c1", ".c1.p0"; ".p0" without a pipeline. */
+const char *ds_stage__suffix(const ds_model_step *step, const ds_stage_cut *cut, uint32_t piece);
 
-/* The part of a weight that one chunk reads: elements lo … hi − 1 of a family by its first
+/* The part of a weight that one piece reads, or of a single weight the copy of a chunk: elements lo … hi − 1 of a family by its first
  * binder. */
 typedef struct ds_stage_part {
     uint32_t chunk;
+    uint32_t piece; /* of a family; the chunk's first piece of a single weight */
     int64_t lo, hi;
     ds_value arg; /* of the new step; set by stage.c */
 } ds_stage_part;
 
 typedef struct ds_stage_weight {
-    ds_stage_part *parts; /* in order of chunks; at least one */
+    ds_stage_part *parts; /* in order of pieces; at least one */
     uint32_t n_parts;
-    bool shared_out; /* a family whose elements are in several chunks */
+    bool shared_out; /* a family whose elements are in several pieces */
+    bool is_family;
 } ds_stage_weight;
 
 /* weights.c: an entry for each of step->weights, in the step's arena.
- * Errors: DS_ERR_UNSUPPORTED for a family of which two chunks read the same element, or whose
- * elements are not neighbours in their chunk; DS_ERR_VALUE for a chunk without a weight;
+ * Errors: DS_ERR_UNSUPPORTED for a family of which two pieces read the same element, or whose
+ * elements are not neighbours in their piece; DS_ERR_VALUE for a chunk without a weight;
  * DS_ERR_LIMIT. O(ops · turns). */
 ds_status ds_stage__weights(const ds_model_step *step, const ds_stage_names *names,
                             const ds_stage_cut *cut, ds_stage_weight **out, ds_error *err);

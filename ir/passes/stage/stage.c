@@ -9,6 +9,9 @@
  *     %last.c0 = for layer in 0..3 carry (%h = %emb) { … %w.c0{layer} … }
  *     %last = for layer in 3..6 carry (%h.c1 = %last.c0) { … %w.c1{layer} … }
  *
+ * With `recompute_layers` chunks are cut further, into pieces of layers that all run again or all do
+ * not (%last.c0.p1; without a pipeline %last.p1).
+ *
  * Every weight becomes an argument for each chunk that reads it, %w.c1 {input = "w"}: a family is
  * shared out, `%w.c0{layer: 0..3}`; a single weight that several chunks read is tied. Nothing else
  * changes: the step computes the same results, on one device. */
@@ -31,8 +34,9 @@ typedef struct stager {
     bool *used; /* by old value: some op reads the value */
     ds_builder b;
     ds_copy copy;
-    uint32_t chunk; /* being made */
-    bool cutting;   /* the loop being made is a part of a cut loop */
+    uint32_t piece;     /* being made */
+    bool cutting;       /* the loop being made is a part of a cut loop */
+    DS_VEC(bool) again; /* by outermost loop made: its turns run again; in the unit's arena */
 } stager;
 
 static ds_arena *arena_of(const stager *s) {
@@ -109,11 +113,12 @@ static ds_status check_kept(const stager *s, const ds_op *loop, ds_error *err) {
     for (uint32_t i = loop->n_args; end && i < loop->n_out; i++) {
         if (!s->used[loop->out[i].i]) continue;
         const char *name = ds_value_at(s->old, loop->out[i])->name;
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, loop->loc,
-                            "the loop over %s is cut by the pipeline, and the model reads %%%s, "
-                            "which it keeps of every turn: only a loop that stays in one chunk "
-                            "may keep values (stage_layers = [...])",
-                            loop->index, name);
+        return ds_error_set(
+            err, DS_ERR_UNSUPPORTED, loop->loc,
+            "the loop over %s is cut by %s, and the model reads %%%s, "
+            "which it keeps of every turn: only a loop that stays in one chunk "
+            "may keep values (stage_layers = [...])",
+            loop->index, ds_step_has_pieces(s->step) ? "recompute_layers" : "the pipeline", name);
     }
     return DS_OK;
 }
@@ -125,6 +130,13 @@ static bool keeps(void *context, const ds_op *loop, uint32_t i) {
 
 /* ---- weights ---- */
 
+/* A single weight has the suffix of its chunk, as a family that one piece reads. */
+static const char *part_suffix(const stager *s, uint32_t weight, const ds_stage_part *part) {
+    if (s->weights[weight].shared_out) return ds_stage__suffix(s->step, &s->cut, part->piece);
+    bool staged = s->step->schedule.schedule != NULL;
+    return staged ? ds_arena_numbered(arena_of(s), "", ".c", part->chunk) : "";
+}
+
 /* %w.c1 {input = "w"}; an element of a family is that element of %w. */
 static ds_value add_weight(stager *s, uint32_t weight, const ds_stage_part *part) {
     ds_unit *unit = s->step->unit;
@@ -133,7 +145,8 @@ static ds_value add_weight(stager *s, uint32_t weight, const ds_stage_part *part
     ds_attr *attrs = DS_NEW_N(arena_of(s), ds_attr, info->n_attrs + 1);
     uint32_t n = info->n_attrs;
     if (n) memcpy(attrs, info->attrs, n * sizeof *attrs);
-    if (!ds_attr_find(attrs, n, "input")) {
+    const char *suffix = part_suffix(s, weight, part);
+    if (*suffix && !ds_attr_find(attrs, n, "input")) {
         ds_expr_node text = {.kind = DS_EXPR_STR, .name = info->name};
         attrs[n++] = (ds_attr){.name = ds_intern(&unit->strings, "input"),
                                .kind = DS_ATTR_EXPR,
@@ -145,7 +158,7 @@ static ds_value add_weight(stager *s, uint32_t weight, const ds_stage_part *part
         binders[0].lo = ds_expr_int(&unit->exprs, part->lo);
         binders[0].hi = ds_expr_int(&unit->exprs, part->hi);
     }
-    const char *name = ds_arena_numbered(arena_of(s), info->name, ".c", part->chunk);
+    const char *name = *suffix ? ds_arena_join(arena_of(s), info->name, suffix) : info->name;
     ds_value arg = ds_build_arg(&s->b, name, info->type, binders, info->n_binders, attrs, n);
     ds_value_at(s->b.func, arg)->loc = info->loc;
     return arg;
@@ -185,6 +198,11 @@ static void set_weights(stager *s) {
     }
 }
 
+/* Is the part read in the piece that is being made? */
+static bool is_of(const stager *s, const ds_stage_weight *w, const ds_stage_part *part) {
+    return w->is_family ? part->piece == s->piece : part->chunk == s->cut.pieces[s->piece].chunk;
+}
+
 static ds_status read_use(void *context, const ds_op *reader, const ds_use *use, ds_use *out,
                           ds_error *err) {
     stager *s = context;
@@ -197,7 +215,7 @@ static ds_status read_use(void *context, const ds_op *reader, const ds_use *use,
     }
     const ds_stage_weight *w = &s->weights[weight];
     uint32_t p = 0; /* a family in one chunk has one part, which every chunk may name whole */
-    while (p + 1 < w->n_parts && w->parts[p].chunk != s->chunk) p++;
+    while (p + 1 < w->n_parts && !is_of(s, w, &w->parts[p])) p++;
     *out = *use;
     out->value = w->parts[p].arg;
     return DS_OK;
@@ -245,17 +263,19 @@ static void name_results(stager *s, const ds_op *loop, const char *suffix, bool 
 /* ---- the body ---- */
 
 static ds_status copy_op(stager *s, const ds_op *op, ds_error *err) {
+    bool again = s->cut.pieces[s->piece].again;
+    if (op->code == DS_OP_FOR) DS_PUSH(arena_of(s), &s->again, again);
     ds_op *one = (ds_op *)op;
     ds_block block = {.ops = &one, .n_ops = 1};
     return ds_copy_block(&s->copy, &block, err);
 }
 
-/* Turns lo … hi − 1 of a loop, in chunk s->chunk. A part after the first begins with the results of
+/* Turns lo … hi − 1 of a loop, in piece s->piece. A part after the first begins with the results of
  * the part before, which the map of values has in place of the loop's results. */
 static ds_status copy_part(stager *s, const ds_op *loop, int64_t lo, int64_t hi, bool first,
                            bool last, ds_error *err) {
     ds_exprs *exprs = &s->step->unit->exprs;
-    const char *suffix = ds_arena_printf(arena_of(s), ".c%u", s->chunk);
+    const char *suffix = ds_stage__suffix(s->step, &s->cut, s->piece);
     ds_op *part = DS_NEW(arena_of(s), ds_op);
     *part = *loop;
     part->lo = ds_expr_int(exprs, lo);
@@ -274,8 +294,8 @@ static ds_status copy_cut_loop(stager *s, const ds_stage_item *item, ds_error *e
     DS_TRY(check_kept(s, item->op, err));
     s->cutting = true;
     for (int64_t from = 0, to; from < item->n; from = to) {
-        s->chunk = ds_stage__chunk(&s->cut, item->first + from);
-        to = s->cut.begin[s->chunk + 1] - item->first;
+        s->piece = ds_stage__piece(&s->cut, item->first + from);
+        to = ds_stage__end(&s->cut, s->piece) - item->first;
         if (to > item->n) to = item->n;
         DS_TRY(
             copy_part(s, item->op, item->lo + from, item->lo + to, from == 0, to == item->n, err));
@@ -287,7 +307,7 @@ static ds_status copy_cut_loop(stager *s, const ds_stage_item *item, ds_error *e
 static ds_status copy_body(stager *s, ds_error *err) {
     for (uint32_t i = 0; i < s->cut.n_items; i++) {
         const ds_stage_item *item = &s->cut.items[i];
-        s->chunk = ds_stage__chunk(&s->cut, item->first);
+        s->piece = ds_stage__piece(&s->cut, item->first);
         if (ds_stage__is_cut(&s->cut, item))
             DS_TRY(copy_cut_loop(s, item, err));
         else
@@ -345,14 +365,18 @@ static ds_status stage(stager *s, ds_error *err) {
     s->used = ds_xcalloc(n + 1, sizeof *s->used);
     note_uses(s, &s->old->body);
     DS_TRY(ds_stage__cut(s->step, &s->names, &s->cut, err));
-    s->step->cut = ds_stage__turns(s->step, &s->cut);
+    if (s->step->schedule.schedule) s->step->cut = ds_stage__turns(s->step, &s->cut);
     DS_TRY(ds_stage__weights(s->step, &s->names, &s->cut, &s->weights, err));
-    return build(s, err);
+    DS_TRY(build(s, err));
+    if (!ds_step_has_pieces(s->step)) return DS_OK;
+    s->step->cut.again = s->again.at;
+    s->step->cut.n_again = s->again.n;
+    return DS_OK;
 }
 
 ds_status ds_pass_stage(ds_model_step *step, ds_error *err) {
-    if (step->strategy.pp < 2) return DS_OK;
-    DS_TRY(make_schedule(step, err));
+    if (step->strategy.pp < 2 && !ds_step_has_pieces(step)) return DS_OK;
+    if (step->strategy.pp > 1) DS_TRY(make_schedule(step, err));
     stager s = {.step = step, .old = step->func};
     ds_stage__names_init(&s.names, step);
     ds_status status = stage(&s, err);

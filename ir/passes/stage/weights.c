@@ -1,6 +1,6 @@
-/* Which chunk reads which weight, and which elements of a family: found by walking all turns, since
- * an index may be any expression. Each element goes to the chunk that reads it. An element without
- * a reader goes with the element before, a weight without a reader to chunk 0. */
+/* Which chunk reads which weight, and which piece which elements of a family: found by walking all
+ * turns, since an index may be any expression. Each element goes to the piece that reads it. An
+ * element without a reader goes with the element before, a weight without a reader to chunk 0. */
 #include "ir/passes/stage/internal.h"
 
 #include "ir/passes/build/count.h"
@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_CHUNK UINT32_MAX
+#define NO_PIECE UINT32_MAX
 
-/* Of a family: by element of the first binder, the chunk that reads the element. Of a single
+/* Of a family: by element of the first binder, the piece that reads the element. Of a single
  * weight: by chunk, whether the chunk reads the weight. */
 typedef struct readers {
     int64_t lo, n; /* of a family */
-    uint32_t *chunk;
-    uint32_t empty; /* of a family without elements: the chunk that names it */
+    uint32_t *piece;
+    uint32_t empty; /* of a family without elements: the piece that names it */
     bool *reads;
 } readers;
 
@@ -24,7 +24,7 @@ typedef struct walker {
     const ds_stage_names *names;
     const ds_stage_cut *cut;
     readers *weights;
-    uint32_t chunk;
+    uint32_t piece;
     int64_t steps;
 } walker;
 
@@ -34,19 +34,32 @@ static const ds_value_info *info_of(const walker *w, uint32_t weight) {
 
 /* ---- reading ---- */
 
-static ds_status read_element(const walker *w, uint32_t weight, int64_t at, ds_loc loc,
-                              ds_error *err) {
-    readers *r = &w->weights[weight];
-    if (at < r->lo || at - r->lo >= r->n) return DS_OK; /* the verifier reports */
-    uint32_t *chunk = &r->chunk[at - r->lo];
-    if (*chunk == NO_CHUNK) *chunk = w->chunk;
-    if (*chunk == w->chunk) return DS_OK;
-    const char *name = info_of(w, weight)->name;
+static uint32_t chunk_of(const walker *w, uint32_t piece) {
+    return w->cut->pieces[piece].chunk;
+}
+
+static ds_status refuse_element(const walker *w, uint32_t other, const char *name, int64_t at,
+                                ds_loc loc, ds_error *err) {
+    uint32_t chunk = chunk_of(w, w->piece);
+    if (chunk_of(w, other) == chunk)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, loc,
+                            "layers that recompute_layers tells apart both read %%%s{%lld}", name,
+                            (long long)at);
     return ds_error_set(err, DS_ERR_UNSUPPORTED, loc,
                         "chunks %u and %u of the pipeline both read %%%s{%lld}: elements of a "
                         "family of weights belong to one chunk each; cut the model where %%%s "
                         "stays whole (stage_layers = [...])",
-                        *chunk, w->chunk, name, (long long)at, name);
+                        chunk_of(w, other), chunk, name, (long long)at, name);
+}
+
+static ds_status read_element(const walker *w, uint32_t weight, int64_t at, ds_loc loc,
+                              ds_error *err) {
+    readers *r = &w->weights[weight];
+    if (at < r->lo || at - r->lo >= r->n) return DS_OK; /* the verifier reports */
+    uint32_t *piece = &r->piece[at - r->lo];
+    if (*piece == NO_PIECE) *piece = w->piece;
+    if (*piece == w->piece) return DS_OK;
+    return refuse_element(w, *piece, info_of(w, weight)->name, at, loc, err);
 }
 
 static ds_status read_use(const walker *w, const ds_use *use, const ds_index *indices, ds_loc loc,
@@ -55,10 +68,10 @@ static ds_status read_use(const walker *w, const ds_use *use, const ds_index *in
     if (weight == w->step->weights.n) return DS_OK;
     readers *r = &w->weights[weight];
     if (r->reads) {
-        r->reads[w->chunk] = true;
+        r->reads[chunk_of(w, w->piece)] = true;
         return DS_OK;
     }
-    if (!r->n) r->empty = w->chunk;
+    if (!r->n) r->empty = w->piece;
     ds_env env = ds_binding_env(&w->step->binding, indices);
     int64_t lo = r->lo, hi = r->lo + r->n;
     if (use->n_index) {
@@ -112,14 +125,14 @@ static ds_status walk_loop(walker *w, const ds_op *loop, const ds_index *indices
     return DS_OK;
 }
 
-/* Walks an op outside of loops, or a loop turn by turn, each turn in its chunk. The first turn's
- * chunk reads the initial values of carries. */
+/* Walks an op outside of loops, or a loop turn by turn, each turn in its piece. The first turn's
+ * piece reads the initial values of carries. */
 static ds_status walk_item(walker *w, const ds_stage_item *item, ds_error *err) {
-    w->chunk = ds_stage__chunk(w->cut, item->first);
+    w->piece = ds_stage__piece(w->cut, item->first);
     DS_TRY(step_once(w, item->op, err));
     DS_TRY(read_uses(w, item->op, NULL, err));
     for (int64_t k = 0; item->op->code == DS_OP_FOR && (k < item->n || k == 0); k++) {
-        w->chunk = ds_stage__chunk(w->cut, item->first + k);
+        w->piece = ds_stage__piece(w->cut, item->first + k);
         DS_TRY(step_once(w, item->op, err));
         ds_index turn = {item->op->index, item->lo + k, NULL};
         DS_TRY(walk_block(w, item->op->body, &turn, err));
@@ -130,47 +143,64 @@ static ds_status walk_item(walker *w, const ds_stage_item *item, ds_error *err) 
 /* ---- sharing out ---- */
 
 static void add_part(const walker *w, ds_stage_weight *out, ds_stage_part part) {
-    if (!out->parts) out->parts = DS_NEW_N(&w->step->unit->arena, ds_stage_part, w->cut->n_chunks);
+    if (!out->parts) out->parts = DS_NEW_N(&w->step->unit->arena, ds_stage_part, w->cut->n_pieces);
     uint32_t at = out->n_parts++;
-    for (; at && out->parts[at - 1].chunk > part.chunk; at--) out->parts[at] = out->parts[at - 1];
+    for (; at && out->parts[at - 1].piece > part.piece; at--) out->parts[at] = out->parts[at - 1];
     out->parts[at] = part;
 }
 
+/* A single weight is in the first piece of each chunk that reads it. */
 static void share_single(const walker *w, const readers *r, ds_stage_weight *out) {
-    for (uint32_t c = 0; c < w->cut->n_chunks; c++)
-        if (r->reads[c]) add_part(w, out, (ds_stage_part){.chunk = c});
+    const ds_stage_piece *pieces = w->cut->pieces;
+    for (uint32_t p = 0; p < w->cut->n_pieces; p++)
+        if (!pieces[p].at && r->reads[pieces[p].chunk])
+            add_part(w, out, (ds_stage_part){.chunk = pieces[p].chunk, .piece = p});
     if (!out->n_parts) add_part(w, out, (ds_stage_part){.chunk = 0});
 }
 
-/* An element without a reader goes to the chunk of the element before; at the start, to the chunk
+/* An element without a reader goes to the piece of the element before; at the start, to the piece
  * of the first element with a reader. */
 static void fill_gaps(const readers *r) {
     uint32_t last = 0;
     for (int64_t k = r->n; k-- > 0;)
-        if (r->chunk[k] != NO_CHUNK) last = r->chunk[k];
+        if (r->piece[k] != NO_PIECE) last = r->piece[k];
     for (int64_t k = 0; k < r->n; k++) {
-        if (r->chunk[k] == NO_CHUNK) r->chunk[k] = last;
-        last = r->chunk[k];
+        if (r->piece[k] == NO_PIECE) r->piece[k] = last;
+        last = r->piece[k];
     }
+}
+
+/* Another part of the same piece: the elements between belong to other pieces. */
+static ds_status refuse_gap(const walker *w, uint32_t piece, const ds_value_info *info,
+                            ds_error *err) {
+    if (ds_step_has_pieces(w->step))
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, info->loc,
+                            "layers that recompute_layers tells apart read elements of the family "
+                            "of weights %%%s that are no neighbours",
+                            info->name);
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, info->loc,
+                        "chunk %u of the pipeline reads elements of the family of weights %%%s "
+                        "that are no neighbours: other chunks read what is between them",
+                        chunk_of(w, piece), info->name);
 }
 
 static ds_status share_family(const walker *w, uint32_t weight, ds_stage_weight *out,
                               ds_error *err) {
     const readers *r = &w->weights[weight];
     const ds_value_info *info = info_of(w, weight);
-    if (!r->n) add_part(w, out, (ds_stage_part){.chunk = r->empty});
+    out->is_family = true;
+    if (!r->n) add_part(w, out, (ds_stage_part){.chunk = chunk_of(w, r->empty), .piece = r->empty});
     fill_gaps(r);
     for (int64_t k = 0, from = 0; k < r->n; k++) {
-        if (k + 1 < r->n && r->chunk[k + 1] == r->chunk[k]) continue;
+        uint32_t piece = r->piece[k];
+        if (k + 1 < r->n && r->piece[k + 1] == piece) continue;
         for (uint32_t p = 0; p < out->n_parts; p++)
-            if (out->parts[p].chunk == r->chunk[k])
-                return ds_error_set(err, DS_ERR_UNSUPPORTED, info->loc,
-                                    "chunk %u of the pipeline reads elements of the family of "
-                                    "weights %%%s that are no neighbours: other chunks read what "
-                                    "is between them",
-                                    r->chunk[k], info->name);
+            if (out->parts[p].piece == piece) return refuse_gap(w, piece, info, err);
         add_part(w, out,
-                 (ds_stage_part){.chunk = r->chunk[k], .lo = r->lo + from, .hi = r->lo + k + 1});
+                 (ds_stage_part){.chunk = chunk_of(w, piece),
+                                 .piece = piece,
+                                 .lo = r->lo + from,
+                                 .hi = r->lo + k + 1});
         from = k + 1;
     }
     out->shared_out = out->n_parts > 1;
@@ -187,7 +217,7 @@ static ds_status check_chunks(const walker *w, const ds_stage_weight *weights, d
     uint32_t c = 0;
     while (c < w->cut->n_chunks && has[c]) c++;
     free(has);
-    if (c == w->cut->n_chunks) return DS_OK;
+    if (c == w->cut->n_chunks || !w->step->schedule.schedule) return DS_OK;
     const char *knob = w->step->strategy.n_stage_layers ? "stage_layers" : "balance";
     return ds_error_set(err, DS_ERR_VALUE, ds_step__knob(w->step, knob),
                         "chunk %u of the pipeline's %u would have no weight, so nothing to do: "
@@ -214,8 +244,8 @@ static ds_status find_range(const ds_model_step *step, uint32_t n_chunks, uint32
         return ds_error_set(err, DS_ERR_LIMIT, info->loc,
                             "%%%s has more than %lld elements: it is not cut into stages",
                             info->name, (long long)DS_COUNT_MAX_STEPS);
-    out->chunk = ds_xmalloc((size_t)(out->n + 1) * sizeof *out->chunk);
-    memset(out->chunk, 0xff, (size_t)(out->n + 1) * sizeof *out->chunk);
+    out->piece = ds_xmalloc((size_t)(out->n + 1) * sizeof *out->piece);
+    memset(out->piece, 0xff, (size_t)(out->n + 1) * sizeof *out->piece);
     return DS_OK;
 }
 
@@ -241,7 +271,7 @@ ds_status ds_stage__weights(const ds_model_step *step, const ds_stage_names *nam
     *out = DS_NEW_N(&step->unit->arena, ds_stage_weight, n + 1);
     ds_status status = share_out(&w, *out, err);
     for (uint32_t i = 0; i < n; i++) {
-        free(w.weights[i].chunk);
+        free(w.weights[i].piece);
         free(w.weights[i].reads);
     }
     free(w.weights);

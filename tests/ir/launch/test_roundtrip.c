@@ -103,7 +103,9 @@ static void draw_strategy(draw *d, ds_launch *l) {
     l->zero = l->dp * l->cp > 1 ? (l->pp > 1 ? ONE_OF(d, 0, 1) : ONE_OF(d, 0, 1, 2, 3)) : 0;
     if (l->zero && l->dp >= 4 && all) l->zero_group = ONE_OF(d, 0, l->dp / 2);
     l->late_reduce = l->zero < 2 && l->dp * l->cp > 1 && ds_rng_below(&d->rng, 2);
-    l->recompute = TEXT_OF(d, "none", "selective", "full", "every:2");
+    l->recompute =
+        TEXT_OF(d, "none", "selective", "full", "every:2", "[layernorm, moe_act]", "mlp");
+    l->recompute_layers = strcmp(l->recompute, "full") ? "all" : TEXT_OF(d, "all", "first:1");
     l->cp_type = l->cp > 1 ? TEXT_OF(d, "ring", "ulysses", "all_gather") : "ring";
     l->tp_overlap = l->sp ? TEXT_OF(d, "none", "none", "bulk", "pipe") : "none";
     bool whole = all && l->ep > 1 && l->dp % l->ep == 0;
@@ -172,7 +174,8 @@ static void draw_titan(draw *d, ds_launch *l) {
     l->zero = l->dp * l->cp > 1 ? (l->pp > 1 ? 2 : ONE_OF(d, 2, 3)) : 0;
     if (l->cp == 1 && ds_rng_below(&d->rng, 4) == 0) l->zero = 0;
     l->zero_group = l->zero && l->dp >= 4 ? ONE_OF(d, 0, l->dp / 2) : 0;
-    l->recompute = TEXT_OF(d, "none", "selective", "full");
+    l->recompute = TEXT_OF(d, "none", "selective_op", "full");
+    l->recompute_layers = strcmp(l->recompute, "full") ? "all" : TEXT_OF(d, "all", "one_in:2");
     l->cp_type = l->cp > 1 ? TEXT_OF(d, "ring", "all_gather") : "ring";
     l->tp_overlap = l->sp ? TEXT_OF(d, "none", "ring") : "none";
     l->dtype = TEXT_OF(d, "bf16", "f32");
@@ -197,6 +200,7 @@ static void draw_deepspeed(draw *d, ds_launch *l) {
     l->zero_group = l->zero == 3 && l->dp >= 4 ? ONE_OF(d, 0, l->dp / 2) : 0;
     l->late_reduce = l->zero == 0 || (l->zero == 1 && ds_rng_below(&d->rng, 2));
     l->recompute = TEXT_OF(d, "none", "full");
+    l->recompute_layers = "all";
     l->offload = l->zero ? TEXT_OF(d, NULL, NULL, "optimizer", "[optimizer, weights]") : NULL;
 }
 
@@ -210,6 +214,8 @@ static void draw_plan(uint64_t seed, ds_launch *l) {
     if (l->framework == DS_LAUNCH_DEEPSPEED) draw_deepspeed(&d, l);
     draw_model(&d, l);
     if (l->pp > 2 && l->virtual_stages == 1 && ds_rng_below(&d.rng, 4) == 0) draw_unequal(l);
+    if (l->model.size[DS_MODEL_LAYERS] == l->pp * l->virtual_stages && !l->stage_layers)
+        l->recompute_layers = "all"; /* one layer a chunk: the first is all */
 }
 
 /* ---- the way out and back ---- */
