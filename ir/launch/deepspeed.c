@@ -160,8 +160,13 @@ static ds_status read_zero(ds_args *a, ds_error *err) {
     const char *optimizer = ds_args__text(a, A_OFFLOAD_OPTIMIZER),
                *weights = ds_args__text(a, A_OFFLOAD_WEIGHTS);
     double bucket;
-    bool optimizer_out = ds_args__has(a, A_OLD_OFFLOAD) || strcmp(optimizer, "cpu") == 0,
+    if (!(l->offload_fraction >= 0 && l->offload_fraction <= 1))
+        return ds_args__wrong(a, A_OFFLOAD_RATIO, err, "is %g; a part from 0 to 1 is needed",
+                              l->offload_fraction);
+    bool asked = ds_args__has(a, A_OLD_OFFLOAD) || strcmp(optimizer, "cpu") == 0,
+         optimizer_out = asked && l->offload_fraction > 0,
          weights_out = strcmp(weights, "cpu") == 0;
+    if (!optimizer_out) l->offload_fraction = 1;
     if (l->zero > 3) return ds_args__wrong(a, A_STAGE, err, "is one of 0, 1, 2 and 3");
     if (strcmp(optimizer, "nvme") == 0)
         ds_args__refuse(a, lines[A_OFFLOAD_OPTIMIZER].name, "the memory of hosts alone");

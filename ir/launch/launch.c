@@ -32,6 +32,7 @@ void ds_launch_init(ds_launch *launch, ds_launch_framework framework, ds_arena *
                           .schedule = "1f1b",
                           .recompute = "none",
                           .recompute_layers = "all",
+                          .offload_fraction = 1,
                           .cp_type = "ring",
                           .tp_overlap = "none",
                           .ep_dispatch = "all_to_all",

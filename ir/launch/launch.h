@@ -41,13 +41,14 @@ typedef struct ds_launch {
     const char *dtype, *optimizer;    /* "bf16", "adam" */
     const char *grad_dtype;           /* NULL: as dtype */
     const char *product_dtype;        /* of products with weights; NULL: as dtype */
-    const char *offload;  /* as `strategy` says it, "[optimizer, weights]"; NULL: none */
-    double clip_norm;     /* 0: none */
-    int64_t bucket_bytes; /* 0: the framework's default */
-    const char *source;   /* the file's name; NULL: none */
-    ds_arena *arena;      /* of the texts */
-    ds_buf ignored;       /* arguments that do not change a step, with ", " between */
-    ds_buf notes;         /* comment lines */
+    const char *offload;     /* as `strategy` says it, "[optimizer, weights]"; NULL: none */
+    double offload_fraction; /* of the optimizer's states, where these are offloaded */
+    double clip_norm;        /* 0: none */
+    int64_t bucket_bytes;    /* 0: the framework's default */
+    const char *source;      /* the file's name; NULL: none */
+    ds_arena *arena;         /* of the texts */
+    ds_buf ignored;          /* arguments that do not change a step, with ", " between */
+    ds_buf notes;            /* comment lines */
 } ds_launch;
 
 /* What a file of arguments leaves open. */

@@ -215,7 +215,11 @@ static ds_status read_numbers(ds_args *a, ds_error *err) {
         l->optimizer = momentum == 0 ? "sgd" : "momentum";
     else
         ds_args__refuse(a, "--optimizer", "the optimizer %.20s", optimizer);
-    if (ds_args__has(a, A_OFFLOAD)) l->offload = "optimizer";
+    if (!(l->offload_fraction >= 0 && l->offload_fraction <= 1))
+        return ds_args__wrong(a, A_OFFLOAD_FRACTION, err, "is %g; a part from 0 to 1 is needed",
+                              l->offload_fraction);
+    if (ds_args__has(a, A_OFFLOAD) && l->offload_fraction > 0) l->offload = "optimizer";
+    if (!l->offload) l->offload_fraction = 1;
     return DS_OK;
 }
 

@@ -101,6 +101,9 @@ static void put_strategy(const ds_launch *l, ds_buf *out) {
     if (strcmp(l->recompute_layers, "all") != 0)
         ds_buf_printf(out, "    recompute_layers = \"%s\"\n", l->recompute_layers);
     if (l->offload) ds_buf_printf(out, "    offload = %s\n", l->offload);
+    if (l->offload && l->offload_fraction < 1)
+        ds_buf_printf(out, "    offload_fraction = %s\n",
+                      ds_launch__real(l->arena, l->offload_fraction));
     if (l->bucket_bytes) ds_buf_printf(out, "    bucket_size = %" PRId64 " B\n", l->bucket_bytes);
     ds_buf_put(out, "  }\n");
 }
@@ -143,7 +146,7 @@ static const char carried[] =
     " optimizer dtype master_dtype grad_dtype product_dtype clip_norm loss "
     "dp tp pp cp ep ep_dispatch ep_overlap cp_type sp tp_overlap microbatches schedule "
     "virtual_stages stage_layers scatter_gather zero zero_group late_reduce "
-    "recompute recompute_layers offload bucket_size ",
+    "recompute recompute_layers offload offload_fraction bucket_size ",
                   numbers[] = " lr momentum beta1 beta2 eps weight_decay ";
 
 static bool is_word_of(const char *word, const char *words) {
@@ -245,6 +248,7 @@ static ds_status take_recompute(ds_launch *l, const ds_strategy *s, ds_error *er
         l->recompute = names[s->recompute == DS_RECOMPUTE_EVERY ? DS_RECOMPUTE_FULL : s->recompute];
     take_layers(l, s);
     take_offload(l, s->offload);
+    if (s->offload & DS_OFFLOAD_OPTIMIZER) l->offload_fraction = s->offload_fraction;
     return DS_OK;
 }
 

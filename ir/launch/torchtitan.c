@@ -400,6 +400,9 @@ static ds_status put_numbers(ds_args_out *o, const ds_launch *l, ds_error *err) 
     if (strcmp(l->optimizer, "adam") == 0) ds_args_out__set(o, A_OPTIMIZER, "Adam");
     if (l->offload && strcmp(l->offload, "[optimizer, weights]") != 0)
         return ds_launch__lacks(l, err, "offload", "all in the memory of hosts, or nothing");
+    if (l->offload && l->offload_fraction < 1)
+        return ds_launch__lacks(l, err, "offload_fraction",
+                                "all of the state at hosts, or nothing");
     flag(o, A_OFFLOAD, l->offload);
     return put_recompute(o, l, err);
 }

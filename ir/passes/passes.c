@@ -97,9 +97,14 @@ ds_status ds_model_step_run(ds_model_step *step, ds_pass_id pass_id, ds_error *e
     return ds_step__verify(step, passes[pass_id].name, DS_ERR_INTERNAL, err);
 }
 
-bool ds_step_has_pieces(const ds_model_step *step) {
+uint32_t ds_step_tells_apart(const ds_model_step *step) {
     const ds_strategy *s = &step->strategy;
-    return step->train.on && s->recompute != DS_RECOMPUTE_NONE && s->recompute_layers;
+    uint32_t out = 0;
+    if (!step->train.on) return 0;
+    if (s->recompute != DS_RECOMPUTE_NONE && s->recompute_layers) out |= DS_LAYERS_AGAIN;
+    if (s->offload & DS_OFFLOAD_ACTIVATIONS && s->offload_layers) out |= DS_LAYERS_SENT;
+    if (s->offload & DS_OFFLOAD_OPTIMIZER && s->offload_fraction < 1) out |= DS_LAYERS_STATES_SENT;
+    return out;
 }
 
 bool ds_model_step_wants(const ds_model_step *step, ds_pass_id pass_id) {
@@ -107,7 +112,7 @@ bool ds_model_step_wants(const ds_model_step *step, ds_pass_id pass_id) {
     int64_t world = s->dp * s->tp * s->pp * s->cp;
     switch (pass_id) {
     case DS_PASS_STAGE:
-        return s->pp > 1 || ds_step_has_pieces(step);
+        return s->pp > 1 || ds_step_tells_apart(step);
     case DS_PASS_PIPELINE:
         return s->pp > 1;
     case DS_PASS_GRAD:

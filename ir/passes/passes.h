@@ -41,6 +41,7 @@ typedef struct ds_step_weight {
     uint32_t n_states;
     ds_value master;     /* the master copy, or none */
     uint32_t new_result; /* index of the updated weight; UINT32_MAX */
+    bool stays;          /* its states stay on the device (offload_fraction) */
 } ds_step_weight;
 
 #define DS_NO_RESULT UINT32_MAX
@@ -52,10 +53,13 @@ typedef struct ds_step_cut {
     uint32_t n_loops;
     const int64_t *chunk_turns; /* of each chunk over all loops, as in stage_layers; NULL before
                                    `stage` */
-    const bool *again; /* of each outermost loop of the model, after `stage`: its turns run again;
-                          NULL: all do */
-    uint32_t n_again;
+    const uint8_t *marks;       /* of each outermost loop of the model: what its layers do, bits
+                             DS_LAYERS_…; NULL: every layer does all of it */
+    uint32_t n_marks;
 } ds_step_cut;
+
+/* What some layers do and others do not (recompute_layers, offload_layers, offload_fraction). */
+enum { DS_LAYERS_AGAIN = 1, DS_LAYERS_SENT = 2, DS_LAYERS_STATES_SENT = 4 };
 
 typedef struct ds_model_step {
     ds_unit *unit;      /* owned; its root module holds everything, without imports */
@@ -124,11 +128,16 @@ ds_status ds_model_step_run_to(ds_model_step *step, ds_pass_id last,
                                                     ds_pass_id pass, ds_error *err),
                                void *context, ds_error *err);
 
-/* Does the scenario ask for the pass? pipeline needs pp > 1, stage pp > 1 or layers that differ in
- * what runs again (ds_step_has_pieces); grad needs training,
+/* Does the scenario ask for the pass? pipeline needs pp > 1, stage pp > 1 or layers that differ
+ * (ds_step_tells_apart); grad needs training,
  * optimizer and recompute also a value other than "none"; offload needs its knob; overlap needs
  * several devices or offload. */
-bool ds_step_has_pieces(const ds_model_step *step);
+/* In what do layers differ? Bits DS_LAYERS_…. */
+uint32_t ds_step_tells_apart(const ds_model_step *step);
+/* Does loop number k of the model do it? O(1). */
+static inline bool ds_step_layers_do(const ds_model_step *step, uint32_t k, uint32_t what) {
+    return !step->cut.marks || k >= step->cut.n_marks || step->cut.marks[k] & what;
+}
 bool ds_model_step_wants(const ds_model_step *step, ds_pass_id pass);
 
 /* Replaces the module's function of the same name by `func`, or adds `func`, and keeps the module's

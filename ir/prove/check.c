@@ -236,6 +236,7 @@ static ds_status run_sequential(checker *c, ds_exec_result **out, ds_error *err)
     step->strategy.schedule = "1f1b";
     step->strategy.stage_dp = step->strategy.stage_tp = NULL;
     step->strategy.recompute_layers = DS_RECOMPUTE_LAYERS_ALL;
+    step->strategy.offload = 0;
     ds_status status = ds_model_step_run_to(step, DS_PASS_OPTIMIZER, NULL, NULL, err);
     if (status == DS_OK) status = execute(c, &step->binding, "the sequential step", out, err);
     if (status != DS_OK) ds_model_step_place_error(c->source->unit, err);
@@ -345,7 +346,10 @@ static ds_status observe(void *context, const ds_model_step *step, ds_pass_id pa
         DS_TRY(check_lower(c, step, err));
         return mean_loss(c, step, err);
     }
-    bool pieces = pass == DS_PASS_RECOMPUTE && step->strategy.pp == 1 && ds_step_has_pieces(step);
+    ds_pass_id last = ds_model_step_wants(step, DS_PASS_RECOMPUTE)   ? DS_PASS_RECOMPUTE
+                      : ds_model_step_wants(step, DS_PASS_OPTIMIZER) ? DS_PASS_OPTIMIZER
+                                                                     : DS_PASS_GRAD;
+    bool pieces = pass == last && step->strategy.pp == 1 && ds_step_tells_apart(step);
     if (pass == DS_PASS_PIPELINE || pieces) return check_parts(c, step, pass, err);
     ds_exec_result *after = NULL;
     char what[32];

@@ -12,8 +12,8 @@
  * P2). With m microbatches the loss is compared with the mean over the lowered step's m losses.
  *
  * A pipelined program is compared with the *sequential* step instead of a neighbour: the same model
- * and microbatches with pp = 1, up to the optimizer, on one device; and so is, after `recompute`, a
- * step in pieces (recompute_layers). Results are paired by name,
+ * and microbatches with pp = 1, up to the optimizer, on one device; and so is a
+ * step in pieces (ds_step_tells_apart), before `shard`. Results are paired by name,
  * %w.c1.grad{3} with %w.grad{3}; every result on either side needs a partner. */
 #ifndef DS_PROVE_CHECK_H
 #define DS_PROVE_CHECK_H

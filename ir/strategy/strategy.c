@@ -467,6 +467,9 @@ static ds_status check_offload(const ds_binding *binding, const ds_strategy *str
     if (strategy->offload & DS_OFFLOAD_OPTIMIZER && strcmp(optimizer, "none") == 0)
         return refuse(binding, "offload",
                       "offload = optimizer: without an optimizer there are no states", err);
+    if (!(strategy->offload_fraction > 0 && strategy->offload_fraction <= 1))
+        return refuse(binding, "offload_fraction",
+                      "offload_fraction is a part of the states: more than 0, 1 at most", err);
     return DS_OK;
 }
 

@@ -131,7 +131,13 @@ void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
     }
     const char *kept[3];
     uint32_t n = ds_report__offloaded(s, kept);
-    for (uint32_t i = 0; i < n; i++) ds_buf_printf(out, "%s%s", i ? " + " : ", offload ", kept[i]);
+    for (uint32_t i = 0; i < n; i++) {
+        ds_buf_printf(out, "%s%s", i ? " + " : ", offload ", kept[i]);
+        if (strcmp(kept[i], "activations") == 0 && s->offload_layers)
+            ds_buf_printf(out, " (of %lld layers)", (long long)s->offload_layers);
+        if (strcmp(kept[i], "optimizer") == 0 && s->offload_fraction < 1)
+            ds_buf_printf(out, " (%g)", s->offload_fraction);
+    }
     if (s->microbatches > 1) ds_buf_printf(out, ", %lld microbatches", (long long)s->microbatches);
     put_pipeline(step, out);
 }

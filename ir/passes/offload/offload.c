@@ -180,9 +180,12 @@ static bool is_saved(const offloader *o, const ds_op *loop, uint32_t i) {
 }
 
 static void send_activations(offloader *o, const ds_block *block) {
-    for (uint32_t i = 0; i < block->n_ops; i++) {
+    const ds_block *outermost = &o->edit.func->body;
+    for (uint32_t i = 0, loop = 0; i < block->n_ops; i++) {
         ds_op *op = block->ops[i];
-        if (op->code != DS_OP_FOR || !is_forward(o, op)) continue;
+        if (op->code != DS_OP_FOR) continue;
+        if (block == outermost && !ds_step_layers_do(o->step, loop++, DS_LAYERS_SENT)) continue;
+        if (!is_forward(o, op)) continue;
         for (uint32_t k = op->n_args; k < op->n_out; k++)
             if (is_saved(o, op, k)) keep_on_host(o, op, k);
         send_activations(o, op->body);
@@ -209,9 +212,22 @@ static bool has_role(const ds_value_info *info, const char *role) {
     return attr && attr->word && strcmp(attr->word, role) == 0;
 }
 
+/* Does the value belong to a weight whose states stay on the device? */
+static bool stays(const ds_model_step *step, ds_value value) {
+    for (uint32_t w = 0; w < step->weights.n; w++) {
+        const ds_step_weight *weight = &step->weights.at[w];
+        bool is = weight->master.i == value.i;
+        for (uint32_t k = 0; k < weight->n_states; k++) is = is || weight->state[k].i == value.i;
+        if (is) return weight->stays;
+    }
+    return false;
+}
+
 static void receive_args(offloader *o, const char *role) {
+    bool some = o->edit.func == o->step->func && strcmp(role, "optimizer") == 0;
     for (uint32_t i = 0; i < o->edit.func->n_args; i++) {
         if (!has_role(info_of(o, o->edit.func->args[i]), role)) continue;
+        if (some && stays(o->step, o->edit.func->args[i])) continue;
         set_host(o, o->edit.func->args[i]);
         o->n_received++;
     }
@@ -232,6 +248,10 @@ static void return_on_host(offloader *o, uint32_t i) {
     func->results[i]->host = true;
 }
 
+static uint32_t n_states(const ds_step_weight *weight) {
+    return weight->n_states + (weight->master.i != DS_NO_VALUE.i);
+}
+
 /* Finds states by their order: the optimizer pass returns the model's results, gradients if they
  * are kept, then weights, then states and masters. */
 static void return_state(offloader *o, uint32_t what) {
@@ -241,8 +261,13 @@ static void return_state(offloader *o, uint32_t what) {
     if (!(step->done >> DS_PASS_OPTIMIZER & 1) || o->edit.func != step->func) return;
     if (what & DS_OFFLOAD_WEIGHTS)
         for (uint32_t i = first; i < first + n; i++) return_on_host(o, i);
-    if (what & DS_OFFLOAD_OPTIMIZER)
-        for (uint32_t i = first + n; i < o->edit.func->n_results; i++) return_on_host(o, i);
+    uint32_t i = first + n; /* first moments, then second moments, then master copies */
+    for (uint32_t part = 0; what & DS_OFFLOAD_OPTIMIZER && part < 4; part++)
+        for (uint32_t w = 0; w < n && i < o->edit.func->n_results; w++)
+            if (part < n_states(&step->weights.at[w]) && !step->weights.at[w].stays)
+                return_on_host(o, i++);
+            else
+                i += part < n_states(&step->weights.at[w]);
 }
 
 /* ---- reading ---- */
@@ -328,7 +353,10 @@ static ds_status nothing_to_offload(const ds_model_step *step, uint32_t activati
     if (what & DS_OFFLOAD_OPTIMIZER && !states)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
                             "offload = optimizer: this optimizer has neither states nor master "
-                            "copies");
+                            "copies%s",
+                            step->strategy.offload_fraction < 1
+                                ? ", or offload_fraction is less than half a layer's"
+                                : "");
     return DS_OK;
 }
 

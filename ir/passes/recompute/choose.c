@@ -235,12 +235,11 @@ static void link_groups(ds_again *a) {
 /* Leaves out layers that recompute_layers leaves out, and what is in no layer. The step's loops
  * begin with the model's, in the order in which `stage` has made them. */
 static void leave_out(ds_again *a) {
-    const ds_step_cut *cut = &a->step->cut;
     const ds_block *body = &a->old->body;
     ds_map again; /* loop → its turns run again */
     ds_map_init(&again);
-    for (uint32_t i = 0, n = 0; i < body->n_ops && n < cut->n_again; i++)
-        if (body->ops[i]->code == DS_OP_FOR && cut->again[n++])
+    for (uint32_t i = 0, n = 0; i < body->n_ops; i++)
+        if (body->ops[i]->code == DS_OP_FOR && ds_step_layers_do(a->step, n++, DS_LAYERS_AGAIN))
             ds_map_put(&again, DS_KEY(body->ops[i]), 1);
     for (uint32_t i = 0; i < a->ops.n; i++) {
         ds_again_op *info = &a->ops.at[i];
@@ -266,9 +265,10 @@ ds_status ds_again__choose(ds_again *a, ds_error *err) {
     default:
         choose_full(a);
     }
-    if (a->step->cut.again) leave_out(a);
+    bool some = ds_step_tells_apart(a->step) & DS_LAYERS_AGAIN;
+    if (some) leave_out(a);
     link_groups(a);
     for (uint32_t i = 0; i < a->ops.n; i++)
         if (a->ops.at[i].chosen) return DS_OK;
-    return a->step->cut.again ? DS_OK : nothing(a, err);
+    return some ? DS_OK : nothing(a, err);
 }

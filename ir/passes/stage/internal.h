@@ -2,7 +2,7 @@
  *
  *   stage.c    the pass: schedule, weights' arguments, the step built anew
  *   cut.c      units, and where the cut is
- *   piece.c    chunks in pieces of layers that are alike in what runs again
+ *   piece.c    chunks in pieces of layers that are alike in what they do
  *   weights.c  which chunk reads which weights, or elements of weights */
 #ifndef DS_PASSES_STAGE_INTERNAL_H
 #define DS_PASSES_STAGE_INTERNAL_H
@@ -28,13 +28,13 @@ typedef struct ds_stage_cut {
     uint32_t n_pieces;
 } ds_stage_cut;
 
-/* A run of units of one chunk whose turns all run again, or all do not. Loops are cut where a
- * piece ends. */
+/* A run of units of one chunk whose turns are alike: bits DS_LAYERS_…. Loops are cut where a piece
+ * ends. */
 typedef struct ds_stage_piece {
     int64_t first; /* unit */
     uint32_t chunk;
     uint32_t at; /* number of the piece in its chunk */
-    bool again;
+    uint8_t marks;
 } ds_stage_piece;
 
 /* Finds the weight of the step that a value is; step->weights.n: none. O(1). */
@@ -52,9 +52,6 @@ ds_status ds_stage__cut(const ds_model_step *step, const ds_stage_names *names, 
                         ds_error *err);
 /* The cut in turns, in the step's arena. O(items · chunks). */
 ds_step_cut ds_stage__turns(const ds_model_step *step, const ds_stage_cut *cut);
-/* piece.c: fills cut->pieces. Errors: DS_ERR_UNSUPPORTED for layers that the model does not have,
- * or that run again in blocks. O(units). */
-ds_status ds_stage__pieces(const ds_model_step *step, ds_stage_cut *cut, ds_error *err);
 /* The piece of a unit; the last piece for a number beyond the last unit. O(log pieces). */
 uint32_t ds_stage__piece(const ds_stage_cut *cut, int64_t unit);
 /* The first unit after a piece. */
@@ -69,6 +66,7 @@ const char *ds_stage__suffix(const ds_model_step *step, const ds_stage_cut *cut,
 typedef struct ds_stage_part {
     uint32_t chunk;
     uint32_t piece; /* of a family; the chunk's first piece of a single weight */
+    bool sent;      /* its states wait at the host; set by ds_stage__pieces */
     int64_t lo, hi;
     ds_value arg; /* of the new step; set by stage.c */
 } ds_stage_part;
@@ -86,5 +84,13 @@ typedef struct ds_stage_weight {
  * DS_ERR_LIMIT. O(ops · turns). */
 ds_status ds_stage__weights(const ds_model_step *step, const ds_stage_names *names,
                             const ds_stage_cut *cut, ds_stage_weight **out, ds_error *err);
+
+/* piece.c: makes each chunk one piece. O(chunks). */
+void ds_stage__whole(const ds_model_step *step, ds_stage_cut *cut);
+/* Cuts these pieces where layers begin to differ, and finds the single weights whose states wait at
+ * the host. `weights` are those of whole chunks. Errors: DS_ERR_UNSUPPORTED for layers that the
+ * model does not have, or that run again in blocks; evaluation. O(units + weights). */
+ds_status ds_stage__pieces(const ds_model_step *step, ds_stage_weight *weights, ds_stage_cut *cut,
+                           ds_error *err);
 
 #endif

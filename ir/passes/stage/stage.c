@@ -9,8 +9,8 @@
  *     %last.c0 = for layer in 0..3 carry (%h = %emb) { … %w.c0{layer} … }
  *     %last = for layer in 3..6 carry (%h.c1 = %last.c0) { … %w.c1{layer} … }
  *
- * With `recompute_layers` chunks are cut further, into pieces of layers that all run again or all do
- * not (%last.c0.p1; without a pipeline %last.p1).
+ * Where layers differ in what they do (ds_step_tells_apart), chunks are cut further, into pieces of
+ * layers that are alike (%last.c0.p1; without a pipeline %last.p1).
  *
  * Every weight becomes an argument for each chunk that reads it, %w.c1 {input = "w"}: a family is
  * shared out, `%w.c0{layer: 0..3}`; a single weight that several chunks read is tied. Nothing else
@@ -34,9 +34,9 @@ typedef struct stager {
     bool *used; /* by old value: some op reads the value */
     ds_builder b;
     ds_copy copy;
-    uint32_t piece;     /* being made */
-    bool cutting;       /* the loop being made is a part of a cut loop */
-    DS_VEC(bool) again; /* by outermost loop made: its turns run again; in the unit's arena */
+    uint32_t piece;        /* being made */
+    bool cutting;          /* the loop being made is a part of a cut loop */
+    DS_VEC(uint8_t) marks; /* by outermost loop made; in the unit's arena */
 } stager;
 
 static ds_arena *arena_of(const stager *s) {
@@ -113,12 +113,13 @@ static ds_status check_kept(const stager *s, const ds_op *loop, ds_error *err) {
     for (uint32_t i = loop->n_args; end && i < loop->n_out; i++) {
         if (!s->used[loop->out[i].i]) continue;
         const char *name = ds_value_at(s->old, loop->out[i])->name;
-        return ds_error_set(
-            err, DS_ERR_UNSUPPORTED, loop->loc,
-            "the loop over %s is cut by %s, and the model reads %%%s, "
-            "which it keeps of every turn: only a loop that stays in one chunk "
-            "may keep values (stage_layers = [...])",
-            loop->index, ds_step_has_pieces(s->step) ? "recompute_layers" : "the pipeline", name);
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, loop->loc,
+                            "the loop over %s is cut by %s, and the model reads %%%s, "
+                            "which it keeps of every turn: only a loop that stays in one chunk "
+                            "may keep values (stage_layers = [...])",
+                            loop->index,
+                            ds_step_tells_apart(s->step) ? "layers that differ" : "the pipeline",
+                            name);
     }
     return DS_OK;
 }
@@ -177,6 +178,13 @@ static void add_args(stager *s) {
     }
 }
 
+/* Do the states stay on the device, since layers differ in this? */
+static bool states_stay(const stager *s, const ds_stage_weight *w, const ds_stage_part *part) {
+    if (!(ds_step_tells_apart(s->step) & DS_LAYERS_STATES_SENT)) return false;
+    if (!w->is_family) return !part->sent;
+    return !(s->cut.pieces[part->piece].marks & DS_LAYERS_STATES_SENT);
+}
+
 /* Makes step->weights anew, one entry an argument. */
 static void set_weights(stager *s) {
     ds_model_step *step = s->step;
@@ -193,6 +201,7 @@ static void set_weights(stager *s) {
             part.name = ds_value_at(s->b.func, part.arg)->name;
             part.chunk = w->parts[p].chunk;
             part.tied = w->shared_out ? step->weights.n : first;
+            part.stays = states_stay(s, w, &w->parts[p]);
             DS_PUSH(arena_of(s), &step->weights, part);
         }
     }
@@ -263,8 +272,8 @@ static void name_results(stager *s, const ds_op *loop, const char *suffix, bool 
 /* ---- the body ---- */
 
 static ds_status copy_op(stager *s, const ds_op *op, ds_error *err) {
-    bool again = s->cut.pieces[s->piece].again;
-    if (op->code == DS_OP_FOR) DS_PUSH(arena_of(s), &s->again, again);
+    uint8_t marks = s->cut.pieces[s->piece].marks;
+    if (op->code == DS_OP_FOR) DS_PUSH(arena_of(s), &s->marks, marks);
     ds_op *one = (ds_op *)op;
     ds_block block = {.ops = &one, .n_ops = 1};
     return ds_copy_block(&s->copy, &block, err);
@@ -357,6 +366,17 @@ static ds_status build(stager *s, ds_error *err) {
 
 /* ---- the pass ---- */
 
+/* Shares weights out over pieces; single weights stay as they are. */
+static ds_status cut_pieces(stager *s, ds_error *err) {
+    ds_stage_weight *whole = s->weights;
+    DS_TRY(ds_stage__pieces(s->step, whole, &s->cut, err));
+    DS_TRY(ds_stage__weights(s->step, &s->names, &s->cut, &s->weights, err));
+    for (uint32_t i = 0; i < s->step->weights.n; i++)
+        for (uint32_t p = 0; p < whole[i].n_parts && !whole[i].is_family; p++)
+            s->weights[i].parts[p].sent = whole[i].parts[p].sent;
+    return DS_OK;
+}
+
 static ds_status stage(stager *s, ds_error *err) {
     uint32_t n = s->old->values.n;
     s->view = *s->old;
@@ -367,15 +387,16 @@ static ds_status stage(stager *s, ds_error *err) {
     DS_TRY(ds_stage__cut(s->step, &s->names, &s->cut, err));
     if (s->step->schedule.schedule) s->step->cut = ds_stage__turns(s->step, &s->cut);
     DS_TRY(ds_stage__weights(s->step, &s->names, &s->cut, &s->weights, err));
+    if (!ds_step_tells_apart(s->step)) return build(s, err);
+    DS_TRY(cut_pieces(s, err));
     DS_TRY(build(s, err));
-    if (!ds_step_has_pieces(s->step)) return DS_OK;
-    s->step->cut.again = s->again.at;
-    s->step->cut.n_again = s->again.n;
+    s->step->cut.marks = s->marks.at;
+    s->step->cut.n_marks = s->marks.n;
     return DS_OK;
 }
 
 ds_status ds_pass_stage(ds_model_step *step, ds_error *err) {
-    if (step->strategy.pp < 2 && !ds_step_has_pieces(step)) return DS_OK;
+    if (step->strategy.pp < 2 && !ds_step_tells_apart(step)) return DS_OK;
     if (step->strategy.pp > 1) DS_TRY(make_schedule(step, err));
     stager s = {.step = step, .old = step->func};
     ds_stage__names_init(&s.names, step);

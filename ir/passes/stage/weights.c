@@ -43,8 +43,9 @@ static ds_status refuse_element(const walker *w, uint32_t other, const char *nam
     uint32_t chunk = chunk_of(w, w->piece);
     if (chunk_of(w, other) == chunk)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, loc,
-                            "layers that recompute_layers tells apart both read %%%s{%lld}", name,
-                            (long long)at);
+                            "layers that strategy tells apart (recompute_layers, offload_layers, "
+                            "offload_fraction) both read %%%s{%lld}",
+                            name, (long long)at);
     return ds_error_set(err, DS_ERR_UNSUPPORTED, loc,
                         "chunks %u and %u of the pipeline both read %%%s{%lld}: elements of a "
                         "family of weights belong to one chunk each; cut the model where %%%s "
@@ -173,10 +174,11 @@ static void fill_gaps(const readers *r) {
 /* Another part of the same piece: the elements between belong to other pieces. */
 static ds_status refuse_gap(const walker *w, uint32_t piece, const ds_value_info *info,
                             ds_error *err) {
-    if (ds_step_has_pieces(w->step))
+    if (ds_step_tells_apart(w->step))
         return ds_error_set(err, DS_ERR_UNSUPPORTED, info->loc,
-                            "layers that recompute_layers tells apart read elements of the family "
-                            "of weights %%%s that are no neighbours",
+                            "layers that strategy tells apart (recompute_layers, offload_layers, "
+                            "offload_fraction) read elements of the family of weights %%%s that "
+                            "are no neighbours",
                             info->name);
     return ds_error_set(err, DS_ERR_UNSUPPORTED, info->loc,
                         "chunk %u of the pipeline reads elements of the family of weights %%%s "

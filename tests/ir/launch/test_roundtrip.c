@@ -117,6 +117,7 @@ static void draw_strategy(draw *d, ds_launch *l) {
     l->clip_norm = (double)ONE_OF(d, 0, 1, 1, 2);
     l->bucket_bytes = ONE_OF(d, 0, 0, 40000000);
     l->offload = l->zero == 1 && ds_rng_below(&d->rng, 8) == 0 ? "optimizer" : NULL;
+    if (l->offload && ds_rng_below(&d->rng, 2)) l->offload_fraction = 0.25;
 }
 
 /* Three layers a stage, two in the last one. */
@@ -183,6 +184,7 @@ static void draw_titan(draw *d, ds_launch *l) {
     l->product_dtype = TEXT_OF(d, NULL, "f8e4m3");
     l->optimizer = TEXT_OF(d, "adam", "adamw");
     l->offload = l->zero && ds_rng_below(&d->rng, 8) == 0 ? "[optimizer, weights]" : NULL;
+    l->offload_fraction = 1;
     l->bucket_bytes = 0;
     if (l->virtual_stages == 1 && l->pp > 1) l->schedule = TEXT_OF(d, "1f1b", "gpipe");
     if (l->virtual_stages == 3) l->schedule = TEXT_OF(d, "interleaved", "breadth-first");
@@ -202,6 +204,7 @@ static void draw_deepspeed(draw *d, ds_launch *l) {
     l->recompute = TEXT_OF(d, "none", "full");
     l->recompute_layers = "all";
     l->offload = l->zero ? TEXT_OF(d, NULL, NULL, "optimizer", "[optimizer, weights]") : NULL;
+    l->offload_fraction = l->offload && ds_rng_below(&d->rng, 2) ? 0.5 : 1;
 }
 
 static void draw_plan(uint64_t seed, ds_launch *l) {

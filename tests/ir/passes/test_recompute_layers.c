@@ -1,4 +1,4 @@
-/* recompute_layers: which layers run again against the loops of three frameworks, written out here;
+/* Layers that differ: which layers run again (recompute_layers) against the loops of three frameworks, written out here;
  * what is kept and what is done again against n times a layer; results against the whole step. */
 #include "tests/support/step.h"
 
@@ -178,6 +178,13 @@ Test(recompute_layers, results_are_those_of_the_whole_step) {
     for (uint32_t i = 0; i < sizeof layers / sizeof *layers; i++)
         for (uint32_t k = 0; k < sizeof more / sizeof *more; k++)
             expect_equal(gpt("full", layers[i], more[k]));
+    expect_equal(gpt("full", "first:2",
+                     ", offload = [activations, optimizer], "
+                     "offload_layers = 1, offload_fraction = 0.5"));
+    expect_equal(gpt("none", "all",
+                     ", dp = 2, pp = 2, microbatches = 2, zero = 1, "
+                     "offload = [activations, optimizer], "
+                     "offload_layers = 2, offload_fraction = 0.4"));
 }
 
 /* ---- refused ---- */

@@ -9,6 +9,7 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define US INT64_C(1000000) /* picoseconds */
@@ -134,6 +135,75 @@ Test(offload, weights) {
         cr_expect_eq(ds_mem_host_peak(&c.result->mem.classes[0]), 2 * L * W);
         sim_free(&c);
     }
+}
+
+static void simulate_part(sim_case *c, const char *offload) {
+    simulate(c, offload, 1, 2000);
+}
+
+/* Of L equal layers round(f L) have their states at the host: m and v of two weights each. */
+Test(offload, a_fraction_of_the_states) {
+    static const struct {
+        const char *knobs;
+        int64_t layers;
+    } cases[] = {{"optimizer, offload_fraction = 1", 8},
+                 {"optimizer, offload_fraction = 0.5", 4},
+                 {"optimizer, offload_fraction = 0.3", 2},
+                 {"optimizer, offload_fraction = 0.95", 8},
+                 {"optimizer, offload_fraction = 0.125", 1}};
+    sim_case none;
+    simulate_part(&none, "none");
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t n = cases[i].layers;
+        sim_case c;
+        simulate_part(&c, cases[i].knobs);
+        expect_moved(&c, DS_OP_OFFLOAD, 4 * n, 4 * n * W, 2000);
+        expect_moved(&c, DS_OP_RELOAD, 4 * n, 4 * n * W, 2000);
+        cr_expect_eq(ds_mem_host_peak(&c.result->mem.classes[0]), 4 * n * W, "%s", cases[i].knobs);
+        cr_expect_eq(none.result->metrics.peak_bytes - c.result->metrics.peak_bytes, 4 * n * W,
+                     "%s", cases[i].knobs);
+        sim_free(&c);
+    }
+    sim_free(&none);
+}
+
+/* The first layers' values go to the host; the others' stay. */
+Test(offload, activations_of_the_first_layers) {
+    for (int64_t n = 1; n <= L; n++) {
+        char knobs[64];
+        sim_case c;
+        snprintf(knobs, sizeof knobs, "activations, offload_layers = %d", (int)n);
+        simulate_part(&c, knobs);
+        expect_moved(&c, DS_OP_OFFLOAD, 3 * n, 3 * n * S, 2000);
+        expect_moved(&c, DS_OP_RELOAD, 3 * n, 3 * n * S, 2000);
+        cr_expect_eq(ds_mem_host_peak(&c.result->mem.classes[0]), 3 * n * S, "%s", knobs);
+        /* at the end of the forward pass: three values of the other layers, the last result, and
+         * what the last layers sent have not sent yet: at most two turns', prefetch is 1 */
+        int64_t kept = most(&c, DS_CAT_ACTIVATION) - (3 * (L - n) + 1) * S;
+        cr_expect(kept >= 0 && kept <= 9 * S, "%s: %g S", knobs, (double)kept / (double)S);
+        sim_free(&c);
+    }
+}
+
+/* Llama 2 13B: embedding, head and last norm come first, then 19 of 40 layers, to half a layer of
+ * 12 P / 2 bytes. */
+Test(offload, a_fraction_counts_what_is_in_no_layer) {
+    static const char llama[] =
+        "dir 1\nimport \"topologies/dgx-a100.dir\"\n"
+        "import \"models/llama.dir\" as m with layers = 40, hidden = 5120, heads = 40, "
+        "kv_heads = 40, ffn = 13824, batch = 1\n"
+        "scenario {\n  model = @m.llama\n  on = @dgx_a100\n"
+        "  train { optimizer = adamw, dtype = bf16 }\n"
+        "  strategy { offload = optimizer, offload_fraction = 0.5 }\n}\n";
+    const int64_t layer = 4 * 5120ll * 5120 + 3 * 5120ll * 13824 + 2 * 5120,
+                  rest = 2 * 32000ll * 5120 + 5120, all = 40 * layer + rest;
+    sim_case c;
+    sim_run_text(&c, llama, NULL, false);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    moved out = moved_by(&c, DS_OP_OFFLOAD);
+    cr_expect_eq(out.bytes, 12 * (rest + 19 * layer), "%lld", (long long)out.bytes);
+    cr_expect_leq(llabs(out.bytes - 6 * all), 6 * layer);
+    sim_free(&c);
 }
 
 /* A link that is too slow sets the pace, and memory is bounded all the same. */
