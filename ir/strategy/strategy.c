@@ -470,6 +470,13 @@ static ds_status check_offload(const ds_binding *binding, const ds_strategy *str
     if (!(strategy->offload_fraction > 0 && strategy->offload_fraction <= 1))
         return refuse(binding, "offload_fraction",
                       "offload_fraction is a part of the states: more than 0, 1 at most", err);
+    if (strategy->offload & (DS_OFFLOAD_ACTIVATIONS | DS_OFFLOAD_WEIGHTS) && strategy->zero == 3 &&
+        strategy->reshard_after == DS_RESHARD_NEVER)
+        return refuse(
+            binding, "offload",
+            "weights that stay gathered (reshard_after_forward = never) go with offload = "
+            "optimizer alone: layers that wait for hosts gather their own weights",
+            err);
     return DS_OK;
 }
 
@@ -565,12 +572,23 @@ static ds_status check_dispatch(const ds_binding *binding, const ds_strategy *s,
         (long long)s->ep, (long long)s->dp);
 }
 
+/* Microbatches in flight share the weights that stay gathered. */
+static ds_status check_gathered(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
+    if (s->zero != 3 || s->reshard_after != DS_RESHARD_NEVER || s->pp == 1) return DS_OK;
+    if (ds_strategy_gathers_once(s)) return DS_OK;
+    return refuse(binding, "reshard_after_forward",
+                  "reshard_after_forward = never in a pipeline: several microbatches read the "
+                  "gathered weights, and every backward pass would free them: say no_sync = true",
+                  err);
+}
+
 ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strategy, ds_error *err) {
     DS_TRY(check_offload(binding, strategy, err));
     DS_TRY(check_widths_alone(binding, strategy, err));
     DS_TRY(check_shares(binding, strategy, err));
     DS_TRY(check_tp_overlap(binding, strategy, err));
     DS_TRY(check_dispatch(binding, strategy, err));
+    DS_TRY(check_gathered(binding, strategy, err));
     if (strategy->pp == 1) return check_one_stage(binding, strategy, err);
     if (ds_scenario_trains(binding->unit)) return DS_OK;
     return refuse(binding, "pp",

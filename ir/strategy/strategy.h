@@ -87,6 +87,12 @@ typedef enum ds_ep_dispatch {
 
 #define DS_TP_PIPE_CHUNKS 4 /* Transformer Engine's num_splits, module/base.py */
 
+/* When weights that are shared out (zero = 3) leave a device's memory. */
+typedef enum ds_reshard_after {
+    DS_RESHARD_ALWAYS, /* after each unit's forward pass and after its backward pass */
+    DS_RESHARD_NEVER   /* after the backward pass alone */
+} ds_reshard_after;
+
 /* The fields of a record: one a line of knobs.def, of a type that follows from the kind. A TEXT is
  * an enumeration with the field's name. */
 #define DS_FIELD_INT(field)      int64_t field;
@@ -151,6 +157,13 @@ ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error
 /* Is there a pass for everything that the strategy asks for? DS_ERR_UNSUPPORTED, at the knob: a
  * step that leaves something out would be the step of another strategy. */
 ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strategy, ds_error *err);
+
+/* Is a shared-out weight gathered once a step (reshard_after_forward = never, with no_sync or one
+ * microbatch)? */
+static inline bool ds_strategy_gathers_once(const ds_strategy *s) {
+    return s->zero == 3 && s->reshard_after == DS_RESHARD_NEVER &&
+           (s->no_sync || s->microbatches == 1);
+}
 
 /* Are two stages equally wide? */
 static inline bool ds_strategy_same_width(const ds_strategy *s, uint32_t a, uint32_t b) {

@@ -36,16 +36,18 @@ typedef struct ds_bound_region {
     bool offloads;    /* … and are set */
     /* with layers */
     ds_bound_form form;
-    int64_t chunks;    /* of a stage */
-    bool named;        /* `chunks` is of a known schedule */
-    bool even;         /* chunks have the turns that balance = layers gives */
-    const char *order; /* of the mesh; NULL: not known */
-    bool parts;        /* stages send parts (scatter_gather) */
-    bool blocking;     /* sends run on the compute stream … */
-    bool batched;      /* … or all sends of a device on one stream of their own */
-    bool late;         /* gradients are reduced after the last backward item */
-    int64_t prefetch;  /* turns ahead; -1: not known */
-    bool uneven;       /* ZeRO shards weights that dp does not divide, too */
+    int64_t chunks;     /* of a stage */
+    bool named;         /* `chunks` is of a known schedule */
+    bool even;          /* chunks have the turns that balance = layers gives */
+    const char *order;  /* of the mesh; NULL: not known */
+    bool parts;         /* stages send parts (scatter_gather) */
+    bool blocking;      /* sends run on the compute stream … */
+    bool batched;       /* … or all sends of a device on one stream of their own */
+    bool late;          /* gradients are reduced after the last backward item */
+    bool keeps_weights; /* with zero = 3: gathered weights may stay for the whole step */
+    bool no_sync;       /* with zero = 2 and 3: the last microbatch alone may scatter */
+    int64_t prefetch;   /* turns ahead; -1: not known */
+    bool uneven;        /* ZeRO shards weights that dp does not divide, too */
 } ds_bound_region;
 
 /* No candidate of the region has a step_time_ps below this bound. With m microbatches, F and B the
@@ -68,7 +70,8 @@ typedef struct ds_bound_region {
  *   sends   the items and sends of stages before; m·chunks sends to the stage, one after the other;
  *           from the last arrival to the end, as with `items`
  *   reduce  the items before the last backward item, then the gradients over dp (one chunk a stage)
- *   shards  with zero = 3 gathering weights, twice, with zero ≥ 2 scattering gradients, m times
+ * *   shards  with zero = 3 gathering weights, twice, with zero ≥ 2 scattering gradients, m times;
+ *           once each where weights may stay gathered, or no_sync may hold
  *   host    offloads and reloads: weights 2m times, activations m times, states once; after the
  *           reloads for items, `end`
  *   p2p     with batched sends, all sends and receives of the stage

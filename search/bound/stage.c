@@ -304,9 +304,10 @@ static void read_traffic(const ds_bound_region *r, int64_t stage, ds_bound_stage
         double scatter = seconds_of(r, DS_OP_REDUCE_SCATTER, gradients);
         if (scatter < out->reduce_s) out->reduce_s = scatter;
     }
-    if (r->zero == 2) out->shards_s = m * out->reduce_s;
+    double gathers = r->keeps_weights ? 1 : 2 * m, scatters = r->no_sync ? 1 : m;
+    if (r->zero == 2) out->shards_s = scatters * out->reduce_s;
     if (r->zero == 3)
-        out->shards_s = m * (2 * gather + seconds_of(r, DS_OP_REDUCE_SCATTER, shared));
+        out->shards_s = gathers * gather + scatters * seconds_of(r, DS_OP_REDUCE_SCATTER, shared);
     if (r->zero == 3) return;
     if (gather > out->end_s) out->end_s = gather;
     if (stage == 0 && first_s(r, dense[0]) > out->end_s) out->end_s = first_s(r, dense[0]);

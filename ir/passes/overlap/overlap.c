@@ -68,6 +68,7 @@ typedef struct overlap {
     ds_use ready;   /* the microbatch before has ended; value UINT32_MAX: none before */
     ends end;       /* of the last unit so far */
     uint32_t k;     /* prefetch */
+    bool stays;     /* weights stay gathered until the backward pass */
     chain *chains;  /* by stage; NULL: one for all that the function holds back */
     uint32_t stage; /* the current stage */
 } overlap;
@@ -615,6 +616,19 @@ static void add_results(overlap *o, const queue *q) {
     add_result(o, ds_use_of(ended->out[0]));
 }
 
+/* Weights that stay gathered (reshard_after_forward = never) wait for the end of the microbatch
+ * before, or for nothing. */
+static void hold_whole(overlap *o, ds_block *block, queue *q) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        ds_op *op = block->ops[i];
+        if (calls_fetches(o, op)) hold_call(o, block, &i, q);
+        if (gathers_weights(o, op)) i += hold(o, block, i, &o->ready, 1);
+        if (op->code != DS_OP_FOR) continue;
+        if (op->n_args) set_end(o, op->out, op->n_args);
+        hold_whole(o, op->body, q);
+    }
+}
+
 static void hold_back(overlap *o) {
     queue q = {DS_NEW_N(arena_of(o), ds_use, o->k + 1)};
     uint32_t plain = plain_arg(o->func);
@@ -629,7 +643,10 @@ static void hold_back(overlap *o) {
         o->chains = ds_xcalloc(n_stages, sizeof *o->chains);
         o->stage = UINT32_MAX;
     }
-    hold_straight(o, &o->func->body, &q);
+    if (o->stays)
+        hold_whole(o, &o->func->body, &q);
+    else
+        hold_straight(o, &o->func->body, &q);
     free(o->chains);
     if (!called) return;
     add_results(o, &q);
@@ -640,7 +657,8 @@ static void overlap_func(ds_model_step *step, ds_func *func, ds_map *begins) {
     const ds_strategy *strategy = &step->strategy;
     overlap o = {.step = step, .unit = step->unit, .func = func, .begins = begins};
     ds_map *maps[] = {&o.weights, &o.terms, &o.updates, &o.tokens, &o.held};
-    o.k = (uint32_t)strategy->prefetch;
+    o.stays = strategy->zero == 3 && strategy->reshard_after == DS_RESHARD_NEVER;
+    o.k = o.stays ? 0 : (uint32_t)strategy->prefetch;
     ds_edit_init(&o.edit, step->unit, func);
     for (uint32_t i = 0; i < sizeof maps / sizeof *maps; i++) ds_map_init(maps[i]);
     find_values(&o);

@@ -117,6 +117,47 @@ static void add_args(ds_pipe *p) {
     }
 }
 
+/* ---- weights that are gathered once ---- */
+
+typedef struct anchor {
+    const ds_pipe *p;
+    uint32_t chunk;
+} anchor;
+
+static void find_anchor(void *context, const ds_use *use) {
+    anchor *a = context;
+    uint32_t w = ds_pipe__weight_of(a->p, use->value);
+    if (w != DS_PIPE_NONE) a->chunk = a->p->step->weights.at[w].chunk;
+}
+
+/* Copies an op before the calls to the stage of the weights that the op gathers. */
+static void gather_whole(ds_pipe *p, uint32_t i, uint32_t copy) {
+    const ds_op *op = p->old->body.ops[i];
+    anchor a = {p, DS_PIPE_NONE};
+    ds_pipe_uses(op, find_anchor, &a);
+    if (a.chunk == DS_PIPE_NONE) return; /* a constant that no chunk reads from here */
+    uint32_t stage = ds_pipe__stage(p, a.chunk, copy);
+    ds_pipe_copy c = {.b = &p->b,
+                      .old = p->old,
+                      .map = p->gathered[copy],
+                      .place = ds_pipe__on(p, stage),
+                      .types = &p->types[stage],
+                      .pipe = p,
+                      .copy = copy};
+    ds_pipe__copy_op(&c, op);
+}
+
+static void gather_weights(ds_pipe *p) {
+    uint32_t n = p->old->values.n;
+    p->gathered = DS_NEW_N(arena_of(p), ds_value *, p->n_copies);
+    for (uint32_t copy = 0; copy < p->n_copies && p->head; copy++) {
+        ds_value *map = p->gathered[copy] = DS_NEW_N(arena_of(p), ds_value, n + 1);
+        for (uint32_t v = 0; v < n; v++) map[v] = DS_NO_VALUE;
+        for (uint32_t k = 0; k < p->old->n_args; k++) map[p->old->args[k].i] = p->arg[copy][k];
+        for (uint32_t i = 0; i < p->head; i++) gather_whole(p, i, copy);
+    }
+}
+
 /* ---- sends ---- */
 
 /* Overlapped: the stream of the two devices. Batched: one stream for all that a device sends and
@@ -282,6 +323,8 @@ static ds_use read_value(ds_pipe *p, const ds_pipe_part *part, const item *x, ui
     }
     const ds_pipe_arg *a = &part->args[arg];
     if (a->kind == DS_PIPE_SUM) return p->sums[x->copy][a->index];
+    if (a->kind == DS_PIPE_WEIGHT && p->whole[a->index].i != DS_NO_VALUE.i)
+        return ds_use_of(p->gathered[x->copy][p->whole[a->index].i]);
     if (a->kind == DS_PIPE_WEIGHT) {
         uint32_t number = p->arg_number[p->step->weights.at[a->index].arg.i];
         return ds_use_of(p->arg[x->copy][number]);
@@ -497,6 +540,7 @@ static void emit_deinit(ds_pipe *p) {
 ds_status ds_pipe__emit(ds_pipe *p, ds_error *err) {
     emit_init(p);
     add_args(p);
+    gather_weights(p);
     ds_pipe__find_funcs(p);
     ds_status status = emit_schedule(p, err);
     if (status == DS_OK) status = ds_pipe__tail(p, err);

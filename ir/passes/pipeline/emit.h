@@ -34,11 +34,13 @@ typedef struct ds_pipe {
     uint32_t m, n_chunks, n_copies, n_stages;
     bool splits;         /* some items are W */
     const ds_op **parts; /* by microbatch: the call */
+    uint32_t head;       /* first op of the step that is a call: the ops before gather weights */
     uint32_t tail;       /* first op after the microbatches' calls */
     ds_pipe_arg *args;   /* of a call */
     uint32_t n_args;
     uint32_t *arg_number; /* value of the step → argument, or NONE */
     uint32_t *arg_weight; /* argument → its weight, for weights and states, or NONE */
+    ds_value *whole;      /* weight → the value that calls take in its place; DS_NO_VALUE: none */
     uint8_t *role;        /* [microbatch][chunk]: 2 · role + split: the variant of the text */
     ds_pipe_part cut[DS_PIPE_VARIANTS];
     uint32_t forward; /* the variant that F is copied from */
@@ -51,6 +53,7 @@ typedef struct ds_pipe {
     DS_VEC(ds_pipe_kind *) kinds;
     ds_value *input;      /* [argument][stage] */
     ds_value **arg;       /* [copy][argument]: weights and states */
+    ds_value **gathered;  /* [copy][value of the old step], of the ops before the calls */
     ds_value **made;      /* [microbatch · n_chunks + chunk] → [export] */
     ds_pipe_places *sent; /* [microbatch · n_chunks + chunk]: key: number among the sends */
     ds_use **sums;        /* [copy][weight] */
@@ -60,6 +63,8 @@ typedef struct ds_pipe {
 static inline uint32_t ds_pipe__stage(const ds_pipe *p, uint32_t chunk, uint32_t copy) {
     return p->index->stage[copy * p->n_chunks + chunk];
 }
+/* The weight that a value of the old step is, or is gathered from; NONE for other values. */
+uint32_t ds_pipe__weight_of(const ds_pipe *p, ds_value v);
 ds_place ds_pipe__on(const ds_pipe *p, uint32_t stage);
 /* Is the type's mesh as wide as the stage's? For stages of several widths. */
 bool ds_pipe__as_wide(const ds_pipe *p, const ds_type *type, uint32_t stage);

@@ -20,6 +20,7 @@
  * A schedule with two copies of the weights has every chunk on two stages. Both stages all_reduce
  * their gradients after the last microbatch, and then make the same update. */
 #include "ir/ops/ops.h"
+#include "ir/passes/build/copy.h"
 #include "ir/passes/pipeline/emit.h"
 #include "ir/strategy/scenario.h"
 
@@ -32,6 +33,20 @@ static ds_arena *arena_of(const ds_pipe *p) {
 
 /* ---- the step before the pass ---- */
 
+uint32_t ds_pipe__weight_of(const ds_pipe *p, ds_value v) {
+    for (;;) {
+        uint32_t number = p->arg_number[v.i], i = 0;
+        const ds_op *op = ds_value_at(p->old, v)->def;
+        if (number != DS_PIPE_NONE) return p->arg_weight[number];
+        if (!op || (op->code != DS_OP_FOR && op->n_in != 1)) return DS_PIPE_NONE;
+        if (op->code == DS_OP_FOR) {
+            while (op->out[i].i != v.i) i++;
+            op = ds_block_end(op->body);
+        }
+        v = op->in[i].value;
+    }
+}
+
 /* Finds the microbatches' calls, and the inputs and weights of the step among their operands. */
 static ds_status find_calls(ds_pipe *p, ds_error *err) {
     const ds_block *body = &p->old->body;
@@ -39,7 +54,7 @@ static ds_status find_calls(ds_pipe *p, ds_error *err) {
     p->parts = DS_NEW_N(arena_of(p), const ds_op *, p->m + 1);
     for (uint32_t i = 0; i < p->m; i++) {
         while (at < body->n_ops && body->ops[at]->code != DS_OP_CALL) {
-            if (i || body->ops[at]->n_in)
+            if (i)
                 return ds_error_set(err, DS_ERR_UNSUPPORTED, body->ops[at]->loc,
                                     "pipeline: %s between the microbatches",
                                     ds_op_name(body->ops[at]->code));
@@ -48,6 +63,7 @@ static ds_status find_calls(ds_pipe *p, ds_error *err) {
         if (at == body->n_ops)
             return ds_error_set(err, DS_ERR_INTERNAL, p->old->loc, "%u calls of %u microbatches", i,
                                 p->m);
+        if (i == 0) p->head = at;
         p->parts[i] = body->ops[at++];
     }
     p->tail = at;
@@ -72,8 +88,16 @@ static ds_status find_args(ds_pipe *p, ds_error *err) {
             p->arg_weight[p->arg_number[weight->state[s].i]] = w;
         if (weight->master.i != DS_NO_VALUE.i) p->arg_weight[p->arg_number[weight->master.i]] = w;
     }
+    p->whole = DS_NEW_N(arena_of(p), ds_value, step->weights.n + 1);
+    for (uint32_t w = 0; w < step->weights.n; w++) p->whole[w] = DS_NO_VALUE;
     for (uint32_t k = 0; k < call->n_in; k++) {
         uint32_t number = p->arg_number[call->in[k].value.i];
+        uint32_t gathered = ds_pipe__weight_of(p, call->in[k].value);
+        if (number == DS_PIPE_NONE && gathered != DS_PIPE_NONE) {
+            p->args[k] = (ds_pipe_arg){DS_PIPE_WEIGHT, gathered};
+            p->whole[gathered] = call->in[k].value;
+            continue;
+        }
         if (number == DS_PIPE_NONE)
             return ds_error_set(err, DS_ERR_UNSUPPORTED, call->loc,
                                 "pipeline: @%s takes what is no argument of the step",

@@ -6,7 +6,9 @@
  *   zero = 1  states are split: the same, with a reduce_scatter in place of the all_reduce, and the
  *             new weight is gathered. late_reduce leaves a gradient that the step returns alone
  *   zero = 2  the reduce_scatter follows the op that makes the gradient, for every microbatch
- *   zero = 3  weights are split too, and gathered before each read
+ *   zero = 3  weights are split too, and gathered before each read, or once (whole.c)
+ *
+ * With no_sync, ZeRO 2 and 3 scatter as ZeRO 1 does, in the last microbatch.
  *
  * (Rajbhandari et al., ZeRO, arXiv:1910.02054, figure 1 and section 7.) States are split on a dim
  * of the weight, so that a weight keeps its shape: the first dim whose parts the replicas divide
@@ -248,8 +250,9 @@ ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_erro
     const ds_type *type = ds_value_at(s->f.b.func, grad)->type;
     ds_layout now = ds_shard__layout(s, type), to = now;
     to.sum = to.max = 0;
-    bool late = s->step->strategy.late_reduce && !is_result(s, old);
-    if (!now.sum || (zero <= 1 && (late || !s->f.final))) return DS_OK;
+    bool late = zero <= 1 && s->step->strategy.late_reduce && !is_result(s, old);
+    bool once = zero <= 1 || s->step->strategy.no_sync;
+    if (!now.sum || late || (once && !s->f.final)) return DS_OK;
     ds_layout whole = to;
     if (zero >= 1 + is_stateless(s, old)) to = ds_shard__zero_layout(s, type, &to);
     DS_TRY(follow_states(s, old, &whole, &to, err));

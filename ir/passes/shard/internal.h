@@ -124,6 +124,8 @@ typedef struct ds_shard_frame {
     ds_map weights;   /* old arguments that are weights → number among step->weights */
     ds_map states;    /* old arguments that are states or master copies → their weight's number */
     ds_map gradients; /* old values that are a weight's gradient → 1 + the weight */
+    ds_map whole;     /* new arguments that are shared-out weights → the weights gathered, where
+                         these stay gathered */
     ds_map by_name;   /* path name, interned → op of `from`; with overrides */
     bool backward;
     const ds_path_loop *loops;           /* open */
@@ -331,6 +333,16 @@ ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_erro
 bool ds_shard__done_layout(const ds_sharder *s, const ds_op *op, ds_layout *out);
 /* Reduces all pending gradients. */
 ds_status ds_shard__flush(ds_sharder *s, ds_error *err);
+
+/* ---- whole.c ---- */
+
+/* Does the function being made get the weight as its replicas share it out? */
+bool ds_shard__gets_parts(const ds_sharder *s);
+/* With reshard_after_forward = never: gathers the weights that stay gathered, in the function whose
+ * end they outlive not. O(arguments). */
+ds_status ds_shard__gather_all(ds_sharder *s, ds_error *err);
+/* The use of the gathered weight, where the use is of a weight that stays gathered; else the use. */
+ds_use ds_shard__whole_weight(const ds_sharder *s, ds_use use);
 
 /* ---- shard.c ---- */
 

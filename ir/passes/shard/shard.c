@@ -35,6 +35,7 @@ static ds_status call_args(ds_sharder *s, const ds_op *old, const ds_func *calle
                            const ds_type **types, ds_error *err) {
     for (uint32_t i = 0; i < old->n_in; i++) {
         DS_TRY(ds_shard__read(s, &old->in[i], &in[i], err));
+        in[i] = ds_shard__whole_weight(s, in[i]);
         const ds_value_info *info = ds_value_at(s->f.b.func, in[i].value);
         bool family = info->n_binders && !in[i].n_index;
         types[i] = ds_shard__type_of(s, &in[i]);
@@ -93,7 +94,8 @@ static ds_status add_arg(ds_sharder *s, ds_value old, const ds_type *given, ds_e
         DS_TRY(ds_shard__override_home(s, name, &layout, &found, err));
         known.weight = weight ? (uint32_t)*weight + 1 : 0;
         known.home = layout;
-        if (weight ? zero == 3 : zero >= 1) layout = ds_shard__zero_layout(s, info->type, &layout);
+        if (weight ? ds_shard__gets_parts(s) : zero >= 1)
+            layout = ds_shard__zero_layout(s, info->type, &layout);
     } else if (given) {
         layout = ds_shard__layout(s, given);
     }
@@ -139,6 +141,7 @@ static ds_status fill_func(ds_sharder *s, const ds_type *const *args, ds_error *
     ds_shard__find_names(s);
     for (uint32_t i = 0; i < s->f.from->n_args; i++)
         DS_TRY(add_arg(s, s->f.from->args[i], args ? args[i] : NULL, err));
+    DS_TRY(ds_shard__gather_all(s, err));
     ds_shard__find_gradients(s);
     DS_TRY(ds_shard__walk(s, &s->f.from->body, err));
     if (!ret || ret->code != DS_OP_RETURN)
@@ -155,6 +158,7 @@ static void frame_init(ds_shard_frame *f, const ds_sharder *s, const ds_func *fr
     ds_map_init(&f->weights);
     ds_map_init(&f->states);
     ds_map_init(&f->gradients);
+    ds_map_init(&f->whole);
     ds_map_init(&f->by_name);
 }
 
@@ -162,6 +166,7 @@ static void frame_deinit(ds_shard_frame *f) {
     ds_map_deinit(&f->weights);
     ds_map_deinit(&f->states);
     ds_map_deinit(&f->gradients);
+    ds_map_deinit(&f->whole);
     ds_map_deinit(&f->by_name);
     free(f->to);
     free(f->state);

@@ -109,6 +109,7 @@ static bool is_optimizer(const ds_op *op) {
 
 /* Gathers a weight that ZeRO splits to the layout of its hint. */
 static ds_status gather_weight(ds_sharder *s, ds_use *use, ds_error *err) {
+    *use = ds_shard__whole_weight(s, *use);
     const ds_shard_value *info = ds_shard__value(s, use->value);
     if (!info->weight) return DS_OK;
     ds_layout home = info->home;

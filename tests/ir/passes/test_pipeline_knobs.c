@@ -99,6 +99,23 @@ Test(pipeline_knobs, shared_out_weights) {
     prove(&pipe_gpt, "pp = 2, dp = 2, microbatches = 4, zero = 3, recompute = full");
 }
 
+/* Gathered once a step on their stage, before the first microbatch. */
+Test(pipeline_knobs, gathered_weights_that_stay) {
+    prove_each(&pipe_gpt, NULL, "dp = 2, zero = 3, reshard_after_forward = never, no_sync = true");
+    prove_each(&pipe_llama, NULL, "dp = 2, zero = 3, no_sync = true");
+    prove_each(&pipe_mlp, NULL, "dp = 2, zero = 2, no_sync = true");
+    prove(&pipe_t5, "pp = 2, dp = 2, tp = 2, microbatches = 4, zero = 3, no_sync = true, "
+                    "reshard_after_forward = never, schedule = \"zb-h1\"");
+    prove(&pipe_mixtral, "pp = 2, dp = 4, ep = 2, microbatches = 2, zero = 3, no_sync = true, "
+                         "reshard_after_forward = never, recompute = full");
+    prove_with(&pipe_llama, "batch=16", NULL,
+               "pp = 2, dp = 4, zero = 3, zero_group = 2, microbatches = 2, no_sync = true, "
+               "reshard_after_forward = never");
+    prove(&pipe_gpt, "pp = 2, dp = 2, microbatches = 1, zero = 3, reshard_after_forward = never");
+    refuse(&pipe_gpt, "pp = 2, dp = 2, microbatches = 2, zero = 3, reshard_after_forward = never",
+           "several microbatches read the gathered weights", "no_sync = true");
+}
+
 Test(pipeline_knobs, offload) {
     prove_each(&pipe_gpt, NULL, "offload = activations");
     prove(&pipe_llama, "pp = 2, dp = 2, microbatches = 4, zero = 1, schedule = \"chimera\", "

@@ -24,10 +24,12 @@
 
 #define STRATEGY                                                                                   \
     "  strategy { dp = dp, tp = tp, cp = cp, zero = zero, zero_group = group, microbatches = m,\n" \
-    "             prefetch = prefetch, late_reduce = late == 1, zero_cp = joint == 1 }\n"
+    "             prefetch = prefetch, late_reduce = late == 1, zero_cp = joint == 1,\n"           \
+    "             reshard_after_forward = reshard, no_sync = no_sync == 1 }\n"
 
 #define KNOBS                                                                                      \
-    "dp = 4, tp = 1, zero = 0, group = dp, m = 1, prefetch = 1, late = 0, cp = 1, joint = 0"
+    "dp = 4, tp = 1, zero = 0, group = dp, m = 1, prefetch = 1, late = 0, cp = 1, joint = 0, "     \
+    "reshard = \"always\", no_sync = 0"
 
 /* Layers of a residual block with a bias, in a loop. */
 static const char mlp[] =
@@ -107,32 +109,41 @@ static const char *const strategies[] = {
 
 #define N_STRATEGIES (sizeof strategies / sizeof *strategies)
 
-static void expect_all_equal(const char *text, int zero) {
+static void expect_all_equal(const char *text, int zero, const char *more) {
     for (size_t i = 0; i < N_STRATEGIES; i++) {
         char settings[128];
-        snprintf(settings, sizeof settings, "zero=%d %s", zero, strategies[i]);
+        snprintf(settings, sizeof settings, "zero=%d %s%s", zero, strategies[i], more);
         expect_equal(text, settings);
     }
 }
 
 Test(zero, stage_0_is_the_same_step) {
-    expect_all_equal(mlp, 0);
-    expect_all_equal(odd, 0);
+    expect_all_equal(mlp, 0, "");
+    expect_all_equal(odd, 0, "");
 }
 
 Test(zero, stage_1_is_the_same_step) {
-    expect_all_equal(mlp, 1);
-    expect_all_equal(odd, 1);
+    expect_all_equal(mlp, 1, "");
+    expect_all_equal(odd, 1, "");
 }
 
 Test(zero, stage_2_is_the_same_step) {
-    expect_all_equal(mlp, 2);
-    expect_all_equal(odd, 2);
+    expect_all_equal(mlp, 2, "");
+    expect_all_equal(odd, 2, "");
 }
 
 Test(zero, stage_3_is_the_same_step) {
-    expect_all_equal(mlp, 3);
-    expect_all_equal(odd, 3);
+    expect_all_equal(mlp, 3, "");
+    expect_all_equal(odd, 3, "");
+}
+
+/* Weights that stay gathered, for a microbatch or for the step; gradients scattered once. */
+Test(zero, kept_weights_and_gradients_are_the_same_step) {
+    expect_all_equal(mlp, 3, " reshard=never");
+    expect_all_equal(odd, 3, " reshard=never");
+    expect_all_equal(mlp, 3, " reshard=never no_sync=1");
+    expect_all_equal(odd, 3, " no_sync=1");
+    expect_all_equal(mlp, 2, " no_sync=1");
 }
 
 /* A transformer with a tied table, microbatches and dropout. */
@@ -159,6 +170,11 @@ Test(zero, a_transformer_is_the_same_step) {
         "zero=2 dp=2 cp=2 joint=1 m=2",
         "zero=3 dp=2 cp=2 tp=2 joint=1",
         "zero=3 dp=1 cp=2 joint=1",
+        "zero=3 dp=4 reshard=never",
+        "zero=3 dp=2 tp=2 m=2 reshard=never",
+        "zero=3 dp=4 group=2 m=2 no_sync=1",
+        "zero=3 dp=2 cp=2 joint=1 m=4 reshard=never no_sync=1",
+        "zero=2 dp=4 m=2 no_sync=1",
     };
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) expect_equal(gpt, settings[i]);
 }
@@ -374,6 +390,28 @@ Test(zero, traffic_is_the_published_one) {
             expect_near(t.scattered, share * scattered[zero], "scatters", settings);
             expect_near(t.reduced, zero == 0 ? share * 2 * P : 0, "reduces", settings);
         }
+}
+
+/* Weights that stay gathered are gathered once a microbatch, biases too, or with no_sync once a step;
+ * with no_sync, gradients are scattered once a step. */
+Test(zero, kept_weights_are_gathered_once) {
+    const double B = 3 * 32, P = 3 * (4 * 64 + 4 * 64) + B, n = 4, share = (n - 1) / n;
+    for (int m = 1; m <= 4; m++)
+        for (int k = 0; k < 4; k++) {
+            bool never = k & 1, once = k & 2;
+            char settings[80];
+            snprintf(settings, sizeof settings, "zero=3 m=%d reshard=%s no_sync=%d", m,
+                     never ? "never" : "always", once);
+            const double gathered = never ? (once ? P : m * P) : m * (2 * P - B);
+            traffic t = traffic_of(mlp, settings);
+            expect_near(t.gathered, share * gathered, "gathers", settings);
+            expect_near(t.scattered, share * (once ? 1 : m) * P, "scatters", settings);
+            expect_near(t.reduced, 0, "reduces", settings);
+        }
+    traffic t = traffic_of(mlp, "zero=3 reshard=never");
+    cr_expect_eq(t.n_gathers, 1, "a turn is a unit");
+    t = traffic_of(mlp, "zero=2 m=3 no_sync=1");
+    expect_near(t.scattered, share * P, "scatters", "zero=2 m=3 no_sync=1");
 }
 
 /* HSDP: scattered and gathered in the group of g, reduced across the r groups. */
