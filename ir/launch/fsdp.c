@@ -26,7 +26,7 @@ static ds_status check(const ds_launch *l, ds_error *err) {
     static const char *const names[] = {"tp", "pp", "cp", "ep"};
     for (int i = 0; i < 4; i++)
         if (degrees[i] > 1) return ds_launch__lacks(l, err, names[i], "it has replicas alone");
-    if (l->zero < 2 && l->dp > 1)
+    if (l->zero < 3 && l->dp > 1)
         return ds_launch__lacks(l, err, "zero", "it shares gradients and weights out");
     if (strcmp(l->recompute, "none") != 0 && strcmp(l->recompute, "full") != 0)
         return ds_launch__lacks(l, err, "recompute", "whole layers are computed again, or none");
@@ -63,7 +63,7 @@ ds_status ds_fsdp__write(const ds_launch *l, ds_buf *out, ds_error *err) {
     ds_buf_printf(out,
                   "    fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=%s)\n"
                   "fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=%s)\n",
-                  l->zero == 3 ? "True" : "False", l->zero == 3 ? "True" : "False");
+                  l->keeps_weights ? "False" : "True", l->keeps_weights ? "False" : "True");
     ds_buf_printf(out,
                   "# sequences of %" PRId64 " tokens; %" PRId64
                   " sequences a device and turn, %" PRId64 " turns a step\n",

@@ -30,6 +30,7 @@ typedef struct ds_launch {
     uint32_t n_stage_layers;
     int64_t zero, zero_group;     /* 0..3; replicas that share, 0: all */
     bool sp, late_reduce;         /* sequence parallelism; gradients reduced at the end */
+    bool keeps_weights;           /* with zero = 3: reshard_after_forward = never */
     bool compiled;                /* layers run as torch.compile's kernels (torchtitan) */
     bool scatter_gather;          /* stages send each other a part a tp shard */
     const char *schedule;         /* as `strategy` says it, "1f1b" */

@@ -380,8 +380,9 @@ static ds_status read_replicas(ds_args *a, ds_error *err) {
     if (ds_args__has(a, A_MEGATRON_FSDP))
         for (int i = 0; i < 4; i++)
             if (is_text(a, A_SHARDING, sharding[i])) l->zero = i;
-    if (ds_args__has(a, A_TORCH_FSDP2)) l->zero = reshards ? 3 : 2;
+    if (ds_args__has(a, A_TORCH_FSDP2)) l->zero = 3;
     if (l->dp * l->cp == 1) l->zero = 0;
+    l->keeps_weights = l->zero && ds_args__has(a, A_TORCH_FSDP2) && !reshards;
     DS_TRY(ds_args__int(a, A_INSTANCES, &instances, err));
     if (instances < 1 || l->dp % instances)
         return ds_args__wrong(a, A_INSTANCES, err,

@@ -209,6 +209,9 @@ static ds_status put_replicas(ds_args_out *o, const ds_launch *l, ds_error *err)
     int64_t group = l->zero_group ? l->zero_group : l->dp,
             bytes = l->grad_dtype && strcmp(l->grad_dtype, "f32") == 0 ? 4 : 2;
     bool reduces = l->dp * l->cp > 1;
+    if (l->zero == 3 && l->keeps_weights)
+        return ds_launch__lacks(l, err, "reshard_after_forward",
+                                "Megatron-FSDP gathers weights again");
     if (l->zero > 1) {
         flag(o, A_MEGATRON_FSDP, true);
         ds_args_out__set(o, A_SHARDING, l->zero == 2 ? "optim_grads" : "optim_grads_params");

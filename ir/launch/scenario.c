@@ -93,6 +93,9 @@ static void put_strategy(const ds_launch *l, ds_buf *out) {
     ds_buf_printf(out, "    zero = %" PRId64 "\n", l->zero);
     if (l->zero && l->zero_group && l->zero_group != l->dp)
         ds_buf_printf(out, "    zero_group = %" PRId64 "\n", l->zero_group);
+    if (l->keeps_weights || (l->zero == 3 && l->pp > 1))
+        ds_buf_printf(out, "    reshard_after_forward = %s\n",
+                      l->keeps_weights ? "never" : "always");
     if (l->zero < 2 && l->dp * l->cp > 1)
         ds_buf_printf(out, "    late_reduce = %s\n", l->late_reduce ? "true" : "false");
     bool plain = strchr(l->recompute, ':') == NULL;
@@ -146,6 +149,7 @@ static const char carried[] =
     " optimizer dtype master_dtype grad_dtype product_dtype clip_norm loss "
     "dp tp pp cp ep ep_dispatch ep_overlap cp_type sp tp_overlap microbatches schedule "
     "virtual_stages stage_layers scatter_gather zero zero_group late_reduce "
+    "reshard_after_forward no_sync "
     "recompute recompute_layers offload offload_fraction bucket_size ",
                   numbers[] = " lr momentum beta1 beta2 eps weight_decay ";
 
@@ -280,6 +284,10 @@ static ds_status take_strategy(ds_launch *l, const ds_binding *binding, const ds
     l->zero = s->dp * s->cp > 1 ? s->zero : 0;
     l->zero_group = l->zero && s->zero_group != s->dp ? s->zero_group : 0;
     l->late_reduce = s->late_reduce;
+    l->keeps_weights = l->zero == 3 && s->reshard_after == DS_RESHARD_NEVER;
+    bool together = l->framework == DS_LAUNCH_TORCHTITAN || l->framework == DS_LAUNCH_FSDP;
+    if (l->zero >= 2 && s->microbatches > 1 && s->no_sync != (together && s->pp > 1))
+        return lacks(err, "no_sync", "pipelines of PyTorch scatter once a step, and no others");
     if (ds_scenario_find(binding->unit, "strategy", "scatter_gather"))
         l->scatter_gather = s->scatter_gather;
     if (!s->dp || !s->microbatches || l->batch % (s->dp * s->microbatches))

@@ -2,7 +2,7 @@
  *
  * torchtitan.def says which field is which; this file derives what several fields say together, as
  * torchtitan/distributed/parallel_dims.py and torchtitan/train.py do. Replicas are those of DDP times
- * the shards of FSDP2; weights are gathered again for the backward pass (zero = 3) or not (2). */
+ * the shards of FSDP2 (zero = 3); weights are gathered again for the backward pass or stay gathered. */
 #define TABLE_LINES "ir/launch/torchtitan.def"
 #include "ir/launch/table_internal.h"
 
@@ -112,7 +112,11 @@ static ds_status read_degrees(ds_args *a, ds_error *err) {
                               reshard);
     bool gathers =
         strcmp(reshard, "always") == 0 || (strcmp(reshard, "default") == 0 && l->pp == 1);
-    l->zero = shards * l->cp > 1 ? (gathers ? 3 : 2) : 0;
+    l->zero = shards * l->cp > 1 ? 3 : 0;
+    l->keeps_weights = l->zero && !gathers;
+    if (l->keeps_weights && ds_args__has(a, A_OFFLOAD))
+        ds_args__refuse(a, lines[A_OFFLOAD].name,
+                        "with weights that stay gathered (fsdp_reshard_after_forward)");
     l->zero_group = l->zero && replicas > 1 ? shards : 0;
     if (l->dp * l->cp % l->ep && l->ep != l->dp * l->cp * l->tp)
         return ds_launch__value(err, "an expert degree of %" PRId64 " of %" PRId64 " replicas",
@@ -329,14 +333,16 @@ static ds_status put_model(ds_args_out *o, const ds_launch *l, ds_error *err) {
 
 static ds_status put_replicas(ds_args_out *o, const ds_launch *l, ds_error *err) {
     int64_t group = l->zero_group ? l->zero_group : l->dp;
-    if (l->zero == 1) return ds_launch__lacks(l, err, "zero = 1", "FSDP2 shares gradients out too");
+    if (l->zero == 1 || l->zero == 2)
+        return ds_launch__lacks(l, err, l->zero == 1 ? "zero = 1" : "zero = 2",
+                                "FSDP2 shares weights out too");
     if (l->zero == 0 && l->cp > 1)
         return ds_launch__lacks(l, err, "zero = 0", "with cp there are shards");
     if (l->late_reduce && l->dp > 1)
         return ds_launch__lacks(l, err, "late_reduce", "gradients are reduced as they come");
     ds_args_out__set_int(o, A_REPLICATE, l->zero ? l->dp / group : l->dp);
     ds_args_out__set_int(o, A_SHARD, l->zero ? group : 1);
-    if (l->zero) ds_args_out__set(o, A_RESHARD, l->zero == 3 ? "always" : "never");
+    if (l->zero) ds_args_out__set(o, A_RESHARD, l->keeps_weights ? "never" : "always");
     if (l->bucket_bytes)
         return ds_launch__lacks(l, err, "bucket_size", "a unit of FSDP is a layer");
     if (l->tp > 1 && !l->sp) return ds_launch__lacks(l, err, "sp = false", "tp comes with sp");

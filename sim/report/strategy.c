@@ -118,6 +118,9 @@ void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
     put_shares(s, out);
     if (s->sp) ds_buf_put(out, ", sequence parallel");
     if (s->zero) ds_buf_printf(out, ", zero %lld", (long long)s->zero);
+    if (s->zero == 3 && s->reshard_after == DS_RESHARD_NEVER)
+        ds_buf_put(out, ", weights stay gathered");
+    if (s->zero >= 2 && s->no_sync) ds_buf_put(out, ", one scatter a step");
     if (s->tp_overlap) ds_buf_printf(out, ", tp overlap %s", overlaps[s->tp_overlap]);
     if (s->ep_overlap) ds_buf_put(out, ", ep overlap");
     if (s->ep_dispatch == DS_EP_DEEPEP) ds_buf_put(out, ", ep dispatch deepep");

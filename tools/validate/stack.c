@@ -113,8 +113,7 @@ static const stack stacks[] = {
       .basis =
           "pytorch/torchtitan torchtitan/config: FSDP over all, train_configs/llama3_8b.toml: "
           "selective checkpointing of ops; with a pipeline fsdp_reshard_after_forward \"default\" "
-          "is \"never\" and the last microbatch alone reduces gradients, in time as "
-          "Megatron's distributed optimizer"}},
+          "is \"never\" and the last microbatch alone reduces gradients"}},
     {"fms-fsdp",
      {.framework = "fsdp",
       .zero = 4,

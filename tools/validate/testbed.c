@@ -257,7 +257,6 @@ void val_testbed_complete(const val_testbed *t, val_row *row) {
     if (row->zero < 0 && strcasecmp(row->schedule, "FSDP") == 0) row->zero = 3;
     if (row->zero < 0 && t->zero) row->zero = t->zero - 1;
     bool together = t->framework && strcmp(t->framework, "torchtitan") == 0;
-    if (together && row->zero == 3 && row->pp > 1) row->zero = 1; /* stack.c: gathers_ahead */
     bool looped = row->generator && strcmp(row->generator, "interleaved") == 0;
     if (together && looped && !row->vpp) row->vpp = 2; /* stages a rank of its pipeline_llama */
     int64_t others = row->tp * row->pp * (row->cp ? row->cp : 1);

@@ -172,7 +172,7 @@ static void draw_titan(draw *d, ds_launch *l) {
     draw_flavor(d, l);
     l->sp = l->tp > 1;
     l->late_reduce = false;
-    l->zero = l->dp * l->cp > 1 ? (l->pp > 1 ? 2 : ONE_OF(d, 2, 3)) : 0;
+    l->zero = l->dp * l->cp > 1 ? 3 : 0;
     if (l->cp == 1 && ds_rng_below(&d->rng, 4) == 0) l->zero = 0;
     l->zero_group = l->zero && l->dp >= 4 ? ONE_OF(d, 0, l->dp / 2) : 0;
     l->recompute = TEXT_OF(d, "none", "selective_op", "full");
@@ -183,7 +183,10 @@ static void draw_titan(draw *d, ds_launch *l) {
     l->grad_dtype = "f32";
     l->product_dtype = TEXT_OF(d, NULL, "f8e4m3");
     l->optimizer = TEXT_OF(d, "adam", "adamw");
-    l->offload = l->zero && ds_rng_below(&d->rng, 8) == 0 ? "[optimizer, weights]" : NULL;
+    l->keeps_weights = l->zero && ds_rng_below(&d->rng, 2);
+    l->offload = l->zero && !l->keeps_weights && ds_rng_below(&d->rng, 8) == 0
+                     ? "[optimizer, weights]"
+                     : NULL;
     l->offload_fraction = 1;
     l->bucket_bytes = 0;
     if (l->virtual_stages == 1 && l->pp > 1) l->schedule = TEXT_OF(d, "1f1b", "gpipe");

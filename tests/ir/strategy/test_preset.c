@@ -55,6 +55,16 @@ Test(preset, what_each_framework_sets) {
         "fsdp", "", "dp = 4",
         "zero = 3, prefetch = 1, zero_uneven = true, bucket_size = 1 TB, masks = kept, kernels = "
         "eager");
+    expect("fsdp", "", "dp = 2, pp = 2, microbatches = 2",
+           "zero = 3, no_sync = true, prefetch = 1, zero_uneven = true, bucket_size = 1 TB, "
+           "masks = kept, kernels = eager");
+    expect(
+        "torchtitan", "", "dp = 2, pp = 2, microbatches = 2",
+        "clip_norm = 1.0, zero = 3, reshard_after_forward = never, no_sync = true, prefetch = 1, "
+        "zero_uneven = true, bucket_size = 1 TB, masks = kept, kernels = eager");
+    expect("torchtitan", "", "dp = 2, microbatches = 2",
+           "clip_norm = 1.0, zero = 3, prefetch = 1, zero_uneven = true, bucket_size = 1 TB, "
+           "masks = kept, kernels = eager");
     expect("fsdp", "", "dp = 1",
            "zero = 3, prefetch = 1, bucket_size = 1 TB, masks = kept, kernels = eager");
 }

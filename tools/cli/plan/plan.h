@@ -30,7 +30,8 @@ typedef enum cli_parallel {
     CLI_HAS_PP = 2,
     CLI_HAS_CP = 4,
     CLI_HAS_EP = 8,
-    CLI_HAS_UNEVEN = 16
+    CLI_HAS_UNEVEN = 16,
+    CLI_HAS_KEEPS = 32
 } cli_parallel;
 
 /* The model, the machine and the goal of a plan. Texts are in the arena or the caller's. */

@@ -23,6 +23,7 @@ enum {
 #define CP     CLI_HAS_CP
 #define EP     CLI_HAS_EP
 #define UNEVEN CLI_HAS_UNEVEN
+#define KEEPS  CLI_HAS_KEEPS
 static const cli_framework frameworks[] = {
 #define FRAMEWORK(word, title, parallel, zero, where, schedules, recompute, says)                  \
     {#word, title, parallel, zero, where, schedules, recompute, says},
@@ -33,6 +34,7 @@ static const cli_framework frameworks[] = {
 #undef CP
 #undef EP
 #undef UNEVEN
+#undef KEEPS
 
 static const char words[] =
 #define FRAMEWORK(word, ...) "|" #word
@@ -142,6 +144,10 @@ static void put_zero(const cli_plan *plan, ds_buf *out) {
     else
         ds_buf_printf(out, "  zero in [%s]\n", all);
     ds_buf_printf(out, "  where dp > 1 or zero == %.*s\n", first, all);
+    if (plan->least_memory && has(plan, CLI_HAS_KEEPS)) return;
+    if (has(plan, CLI_HAS_KEEPS))
+        ds_buf_put(out, "  reshard_after_forward in [always, never]\n"
+                        "  where (zero == 3 and dp > 1) or reshard_after_forward == \"always\"\n");
     if (has_stages(plan)) ds_buf_printf(out, "  where %s\n", plan->framework->where);
 }
 
@@ -193,9 +199,12 @@ int64_t cli_plan_int(const ds_sweep_row *row, const char *column) {
 void cli_plan_put_scenario(const cli_plan *plan, const ds_sweep_row *row, ds_buf *out) {
     static const struct {
         const char *name, *quote;
-    } knobs[] = {{"dp", ""},   {"tp", ""},           {"pp", ""},         {"cp", ""},
-                 {"ep", ""},   {"microbatches", ""}, {"schedule", "\""}, {"virtual_stages", ""},
-                 {"zero", ""}, {"recompute", ""}};
+    } knobs[] = {{"dp", ""},         {"tp", ""},
+                 {"pp", ""},         {"cp", ""},
+                 {"ep", ""},         {"microbatches", ""},
+                 {"schedule", "\""}, {"virtual_stages", ""},
+                 {"zero", ""},       {"reshard_after_forward", ""},
+                 {"recompute", ""}};
     put_scenario_head(plan, cli_plan_int(row, "tp") > 1, out);
     const char *comma = "";
     bool staged = cli_plan_int(row, "pp") > 1, chunked = cli_plan_int(row, "virtual_stages") > 1;

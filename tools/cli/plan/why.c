@@ -231,9 +231,12 @@ static uint32_t column_of(const ds_sweep_row *row, const char *name) {
 }
 
 static void begin_survey(survey *s, const cli_plan *plan, const ds_sweep_row *row) {
-    static const char *const names[] = {"tp",   "pp",           "cp",       "dp",
-                                        "ep",   "microbatches", "schedule", "virtual_stages",
-                                        "zero", "recompute"};
+    static const char *const names[] = {"tp",       "pp",
+                                        "cp",       "dp",
+                                        "ep",       "microbatches",
+                                        "schedule", "virtual_stages",
+                                        "zero",     "reshard_after_forward",
+                                        "recompute"};
     ds_metric_id objective = ds_metric_by_name(plan->objective);
     *s = (survey){.n_columns = row->n,
                   .objective = column_of(row, ds_metric_column(objective)),
