@@ -216,6 +216,12 @@ static const ds_fit *fit_of(const query *q, const char *op, int32_t dtype, bool 
     return best;
 }
 
+static bool is_unaligned(const ds_work *w) {
+    int64_t size = (int64_t)ds_dtype_bits(w->dtype) / 8, vector = size > 0 ? 16 / size : 0;
+    return w->kind == DS_WORK_GEMM && vector >= 8 &&
+           (w->m % vector || w->n % vector || w->k % vector);
+}
+
 /* Tensor cores take whole vectors of 16 bytes: a product with a dim that is no multiple of them
  * runs on other kernels; and memory is read in lines of 128 bytes, which dims of their multiples
  * fill (NVIDIA, Matrix Multiplication Background User's Guide, section "Requirements to use Tensor
@@ -224,7 +230,7 @@ static const ds_fit *fit_of(const query *q, const char *op, int32_t dtype, bool 
 static const char *grid_of(const ds_work *w) {
     int64_t size = (int64_t)ds_dtype_bits(w->dtype) / 8, vector = size > 0 ? 16 / size : 0;
     if (w->kind != DS_WORK_GEMM || vector < 8) return NULL;
-    if (w->m % vector || w->n % vector || w->k % vector) return "gemm_unaligned";
+    if (is_unaligned(w)) return "gemm_unaligned";
     int64_t line = 8 * vector;
     bool ragged = w->m % line || w->n % line || w->k % line;
     return ragged && w->batch == 1 ? "gemm_ragged" : NULL;
@@ -258,10 +264,13 @@ static const char *special_of(const query *q) {
 /* The most special fit: of the mnemonic before the class, of the dtype before any. */
 static const ds_fit *best_fit(const query *q, bool flop) {
     const char *special = special_of(q);
-    const char *names[] = {special ? special : q->op, q->op, q->class};
+    /* Libraries have tensor-core kernels without whole vectors for one product, not for batches. */
+    bool batch = q->work->batch > 1 && is_unaligned(q->work);
+    const char *names[] = {batch ? "gemm_unaligned_batch" : q->op, special ? special : q->op, q->op,
+                           q->class};
     if (q->work->kind == DS_WORK_ATTENTION && !has(q, DS_TERM_ATTENTION))
-        names[0] = names[1] = names[2] = class_of(DS_WORK_GEMM);
-    for (int i = q->passes ? 2 : 0; i < 3; i++) {
+        names[0] = names[1] = names[2] = names[3] = class_of(DS_WORK_GEMM);
+    for (int i = q->passes ? 3 : batch ? 0 : 1; i < 4; i++) {
         const ds_fit *f = fit_of(q, names[i], (int32_t)q->work->dtype, flop);
         if (!f) f = fit_of(q, names[i], (int32_t)stand_in(q->kind, q->work->dtype), flop);
         if (!f) f = fit_of(q, names[i], DS_ANY_DTYPE, flop);

@@ -18,6 +18,7 @@ static void set_up(void) {
         "gemm,f16,flop,20000,0.5,0,1,1000000000000000,3,0,,,,,assumed: a test,s\n"
         "gemm_ragged,f16,flop,20000,0.25,0,1,1000000000000000,,0,,,,,assumed: a test,s\n"
         "gemm_unaligned,f16,flop,20000,0.05,0,1,1000000000000000,,0,,,,,assumed: a test,s\n"
+        "gemm_unaligned_batch,f16,flop,20000,0.01,0,1,1000000000000000,,0,,,,,assumed: a test,s\n"
         "memory,*,bytes,100,1,0,1,1000000000000000,2,0,,,,,assumed: a test,s\n"
         "relu,*,bytes,100,1,0,1,1000000000000000,,0,,,,,assumed: a test,s\n"
         "rms_norm,*,bytes,100,0.25,0,1,1000000000000000,,0,eager,7.5,,,assumed: a test,s\n"
@@ -112,12 +113,13 @@ Test(cost_floor, rows_take_a_time_each) {
 }
 
 Test(cost_floor, products_off_the_grid) {
-    /* 2 1024³ FLOP and their neighbours, at 10, 5 and 1 FLOP a picosecond */
+    /* 2 1024³ FLOP and their neighbours, at 10, 5 and 1 FLOP a picosecond, and batches off the
+     * grid at 0.2 */
     cr_assert_eq(product(1, 1024, 1024, 1024), 214748365);
     cr_assert_eq(product(1, 1024, 1000, 1024), 419430400);  /* 1000 = 125 · 8: no whole lines */
     cr_assert_eq(product(1, 1024, 1001, 1024), 2099249152); /* no whole vectors */
     cr_assert_eq(product(2, 1024, 1000, 1024), 419430400);  /* batches: vectors alone count */
-    cr_assert_eq(product(2, 1024, 1001, 1024), 4198498304);
+    cr_assert_eq(product(2, 1024, 1001, 1024), 20992491520);
 }
 
 Test(cost_floor, compute_is_held_on_the_links_of_the_fit) {
