@@ -8,6 +8,7 @@
 #include "ir/strategy/terms.h"
 #include "tools/cli/validate.h"
 #include "tools/validate/errors.h"
+#include "tools/validate/pairs.h"
 #include "tools/validate/stack.h"
 
 #include <stdio.h>
@@ -35,6 +36,8 @@ static void check_usage(void *arguments_, struct argp_state *state) {
     if (args->json && args->ledger) argp_error(state, "--json and --ledger exclude each other");
     if (args->memory && (args->json || args->ledger || args->out))
         argp_error(state, "--memory prints a table; it has no --json, --ledger or --out");
+    if (args->pairs && (args->json || args->ledger || args->memory))
+        argp_error(state, "--pairs prints a table; it has no --json, --ledger or --memory");
     check_terms(args->without, state);
 }
 
@@ -49,6 +52,9 @@ static const cli_option option_rows[] = {
      .help = "Write a CSV with a line a row: prediction, error, reason of refusal"},
     CLI_JSON(AT(json), "Print the errors as one JSON array, an object a set and split"),
     {CLI_FLAG, AT(ledger), "ledger", 0, NULL, .help = "Print the errors as a Markdown table"},
+    {CLI_FLAG, AT(pairs), "pairs", 0, NULL,
+     .help = "Print what one setting gained in throughput, measured and predicted, for each two "
+             "rows that differ in that setting alone"},
     {CLI_TEXT, AT(split), "split", 0, "NAME", .help = "Only rows of this split (calib, val, …)"},
     FROM_1(AT(every), "every", 0, "N",
            "Only every N-th row of each set and split, from the first on"),
@@ -372,13 +378,34 @@ static void put_rows(const predictions *all, bool zero_shot, ds_buf *out) {
     }
 }
 
+static void put_pairs(const predictions *all, bool zero_shot, ds_buf *out) {
+    val_pair *pairs;
+    uint32_t n = val_pairs_of(all->at, all->n, zero_shot, &pairs), within = 0;
+    ds_buf_put(out, "| set | split | setting | from line | to line | measured | predicted | within "
+                    "a third |\n|---|---|---|---|---|---|---|---|\n");
+    for (uint32_t i = 0; i < n; i++) {
+        const val_pair *p = &pairs[i];
+        const char *from = p->from->row.split, *to = p->to->row.split;
+        bool same = strcmp(from, to) == 0;
+        ds_buf_printf(out, "| %s | %s%s%s | %s | %u | %u | %+.1f %% | %+.1f %% | %s |\n",
+                      p->from->set, from, same ? "" : ", ", same ? "" : to, p->change,
+                      p->from->row.line, p->to->row.line, p->measured, p->predicted,
+                      p->is_within ? "yes" : "no");
+        within += p->is_within;
+    }
+    ds_buf_printf(out, "pairs: %u, within a third of the measured gain: %u\n", n, within);
+    free(pairs);
+}
+
 static int print(const validate_arguments *args, const predictions *all,
                  const predictions *calibrated) {
     val_errors *errors;
     ds_buf text = {0};
     ds_error err;
     uint32_t n = val_errors_of(all->at, all->n, &errors);
-    if (calibrated->n) {
+    if (args->pairs) {
+        put_pairs(all, args->zero_shot, &text);
+    } else if (calibrated->n) {
         put_zero_shot(all, calibrated, &text);
     } else if (args->json) {
         put_json(errors, n, &text);

@@ -13,7 +13,7 @@ typedef struct validate_arguments {
     uint32_t scenario;   /* a line whose scenario is printed; 0: none */
     uint32_t workers;    /* 0: as many as there are cores */
     uint32_t every;      /* only every so many-th row of a file; 0: each */
-    bool memory, json, ledger, all_microbatches, zero_shot;
+    bool memory, json, ledger, pairs, all_microbatches, zero_shot;
 } validate_arguments;
 
 /* The memory of the rows of one file that have a figure for it; returns the exit code. */
