@@ -118,7 +118,8 @@ static bool has_word(const char *among, const char *word) {
 
 typedef struct node {
     const ds_op *op;
-    const char *name;          /* in the table */
+    const char *name; /* in the table */
+    ds_kernel_stack stack;
     uint32_t block, level, up; /* up: of union-find */
     uint32_t lists;            /* bits of `fused`; of a root: of the whole kernel */
     bool barrier, joins;       /* joins: memory-bound work that a kernel may have */
@@ -132,7 +133,8 @@ typedef struct read {
 
 typedef struct finder {
     const ds_func *func;
-    ds_kernel_stack stack;
+    ds_kernel_stack stack, loss;
+    bool *lost;         /* per value: a loss reads it */
     DS_VEC(node) nodes; /* in order of the text; heap */
     DS_VEC(read) reads; /* by value, once sorted; heap */
     uint32_t *root;     /* per value: the value that it is a view of */
@@ -159,11 +161,32 @@ static bool is_product(const ds_op *op) {
     return op->code == DS_OP_MATMUL || op->code == DS_OP_EINSUM;
 }
 
-static uint32_t lists_of(const finder *f, const char *name) {
+static uint32_t lists_of(ds_kernel_stack stack, const char *name) {
     uint32_t bits = 0;
     for (uint32_t i = 0; i < LENGTH(fused); i++)
-        if (fused[i].stack == f->stack && has_word(fused[i].ops, name)) bits |= UINT32_C(1) << i;
+        if (fused[i].stack == stack && has_word(fused[i].ops, name)) bits |= UINT32_C(1) << i;
     return bits;
+}
+
+bool ds_kernel_is_loss(const ds_op *op) {
+    return op->code == DS_OP_CROSS_ENTROPY || op->code == DS_OP_CROSS_ENTROPY_GRAD;
+}
+
+static ds_kernel_stack stack_of(const finder *f, const ds_op *op) {
+    if (ds_kernel_is_loss(op)) return f->loss;
+    if (op->code != DS_OP_CAST) return f->stack;
+    uint32_t by = f->maker[f->root[op->in[0].value.i]];
+    bool behind = by && f->nodes.at[by - 1].op->code == DS_OP_CROSS_ENTROPY_GRAD;
+    return behind || f->lost[op->out[0].i] ? f->loss : f->stack;
+}
+
+/* Marks what losses read. */
+static void find_losses(finder *f, const ds_block *block) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        const ds_op *op = block->ops[i];
+        if (op->code == DS_OP_CROSS_ENTROPY) f->lost[op->in[0].value.i] = true;
+        if (op->body) find_losses(f, op->body);
+    }
 }
 
 static bool is_together(const finder *f, const char *name) {
@@ -195,8 +218,9 @@ static void add_op(finder *f, const ds_op *op, uint32_t block, uint32_t *most) {
         if (!is_plain_view(op)) DS_HPUSH(&f->reads, ((read){value, at, i}));
     }
     node n = {.op = op, .name = name_of(f, op), .block = block, .level = level, .up = at};
+    n.stack = stack_of(f, op);
     n.joins = desc && !view && !is_product(op) && !(desc->flags & DS_OPF_COLLECTIVE);
-    n.lists = n.joins ? lists_of(f, n.name) : 0;
+    n.lists = n.joins ? lists_of(n.stack, n.name) : 0;
     n.barrier = !view && !n.lists && !(n.joins && is_together(f, n.name));
     *most = level + n.barrier > *most ? level + n.barrier : *most;
     DS_HPUSH(&f->nodes, n);
@@ -364,9 +388,9 @@ static void end_products(finder *f, uint32_t at) {
 
 /* ---- launches ---- */
 
-static const ds_kernel_line *line_of(const finder *f, const node *n) {
+static const ds_kernel_line *line_of(const node *n) {
     for (uint32_t i = 0; i < LENGTH(lines) && n->joins; i++)
-        if (lines[i].stack == f->stack && strcmp(lines[i].op, n->name) == 0) return &lines[i];
+        if (lines[i].stack == n->stack && strcmp(lines[i].op, n->name) == 0) return &lines[i];
     return NULL;
 }
 
@@ -382,7 +406,7 @@ static bool has_partner(finder *f, const node *n) {
 static void count_launches(finder *f, uint32_t at) {
     node *n = &f->nodes.at[at];
     if (n->kernel.epilogue || !n->joins) return;
-    n->kernel.line = line_of(f, n);
+    n->kernel.line = line_of(n);
     if (n->kernel.line) n->kernel.extra_launches = n->kernel.line->launches - 1;
     if (top(f, at) != at || has_partner(f, n)) n->kernel.extra_launches--;
 }
@@ -398,14 +422,17 @@ static void keep(const finder *f, ds_arena *arena, ds_map *out) {
     }
 }
 
-void ds_kernels_find(const ds_func *func, ds_kernel_stack stack, ds_arena *arena, ds_map *out) {
+void ds_kernels_find(const ds_func *func, ds_kernel_stack stack, ds_kernel_stack loss,
+                     ds_arena *arena, ds_map *out) {
     if (stack == DS_KERNELS_OPS) return;
-    finder f = {.func = func, .stack = stack};
+    finder f = {.func = func, .stack = stack, .loss = loss};
     size_t n = func->values.n + (size_t)1;
     ds_map_init(&f.launched);
     f.root = ds_xcalloc(n, sizeof *f.root);
     f.maker = ds_xcalloc(n, sizeof *f.maker);
+    f.lost = ds_xcalloc(n, sizeof *f.lost);
     for (uint32_t v = 0; v < func->values.n; v++) f.root[v] = v;
+    find_losses(&f, &func->body);
     add_block(&f, &func->body);
     if (f.reads.n) qsort(f.reads.at, f.reads.n, sizeof *f.reads.at, by_value);
     for (uint32_t i = 0; i < f.nodes.n; i++) end_products(&f, i);
@@ -417,6 +444,7 @@ void ds_kernels_find(const ds_func *func, ds_kernel_stack stack, ds_arena *arena
     ds_map_deinit(&f.launched);
     free(f.root);
     free(f.maker);
+    free(f.lost);
     free(f.nodes.at);
     free(f.reads.at);
 }

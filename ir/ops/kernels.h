@@ -46,9 +46,14 @@ bool ds_kernel_host_waits(ds_kernel_stack stack);
 /* The whole table of KERNELS. */
 const ds_kernel_line *ds_kernel_lines(uint32_t *n);
 
+/* Is the op the loss, or the loss's gradient? */
+bool ds_kernel_is_loss(const ds_op *op);
+
 /* Adds an entry op → ds_kernel (in the arena) for each op of a verified function that is not one
- * kernel by itself. O(ops + uses). */
-void ds_kernels_find(const ds_func *func, ds_kernel_stack stack, ds_arena *arena, ds_map *out);
+ * kernel by itself. The loss, and conversions between the loss and the logits, are kernels of the
+ * stack `loss`. O(ops + uses). */
+void ds_kernels_find(const ds_func *func, ds_kernel_stack stack, ds_kernel_stack loss,
+                     ds_arena *arena, ds_map *out);
 
 /* Changes the work of an op on local shapes, as ds_op_work says it, to that of its kernels. Only
  * bytes change: a kernel recomputes nothing. Errors: bytes beyond 2^63. */

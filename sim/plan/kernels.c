@@ -36,6 +36,11 @@ ds_status ds_plan__find_kernels(ds_builder *b, ds_error *err) {
     return DS_OK;
 }
 
+ds_kernel_stack ds_plan_kernels_of(const ds_plan *plan, const ds_op *op) {
+    bool counts = plan->kernels != DS_KERNELS_OPS;
+    return counts && ds_kernel_is_loss(op) ? plan->loss : plan->kernels;
+}
+
 void ds_plan__kernels_deinit(ds_builder *b) {
     ds_map_deinit(&b->kernels);
     ds_map_deinit(&b->kernels_of);
@@ -44,7 +49,9 @@ void ds_plan__kernels_deinit(ds_builder *b) {
 const ds_kernel *ds_plan__kernel(ds_builder *b, const ds_site *site) {
     if (b->plan->kernels == DS_KERNELS_OPS) return NULL;
     uint64_t *known = ds_map_slot(&b->kernels_of, DS_KEY(site->ctx->func));
-    if (!*known) ds_kernels_find(site->ctx->func, b->plan->kernels, &b->plan->arena, &b->kernels);
+    if (!*known)
+        ds_kernels_find(site->ctx->func, b->plan->kernels, b->plan->loss, &b->plan->arena,
+                        &b->kernels);
     *known = 1;
     const uint64_t *found = ds_map_find(&b->kernels, DS_KEY(site->op));
     return found ? (const ds_kernel *)(uintptr_t)*found : NULL;

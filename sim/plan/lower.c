@@ -282,7 +282,7 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
                                  .op = ds_op_name(op->code),
                                  .work = &v->work,
                                  .loc = op->loc,
-                                 .kernels = b->plan->kernels,
+                                 .kernels = ds_plan_kernels_of(b->plan, op),
                                  .extra_launches = v->extra_launches,
                                  .passes = v->passes,
                                  .n_devices = n_devices_of(b),

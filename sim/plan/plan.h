@@ -377,6 +377,9 @@ typedef struct ds_cost_source {
 ds_status ds_plan_profile_of(const ds_binding *binding, const ds_profiles *profiles, uint32_t kind,
                              ds_cost_source *out, ds_error *err);
 
+/* The stack whose curves an op takes: the loss may have one of its own. */
+ds_kernel_stack ds_plan_kernels_of(const ds_plan *plan, const ds_op *op);
+
 /* Builds the plan of the unit's scenario, which must say `program`. The unit must be verified and
  * bound. With jobs, their programs run beside each other, each on devices of its own; what they
  * call the cluster must be one topology, and `binding` is what the plan counts as its source.

@@ -80,7 +80,7 @@ static void explain_compute(const ds_plan *plan, const ds_record *r, ds_buf *out
                                .op = r->label,
                                .work = &v->work,
                                .loc = r->op->loc,
-                               .kernels = plan->kernels,
+                               .kernels = ds_plan_kernels_of(plan, r->op),
                                .extra_launches = v->extra_launches,
                                .passes = v->passes,
                                .n_devices = plan->n_devices,

@@ -39,19 +39,24 @@ static void look_at(const op_text *t, const ds_op *op, const ds_map *kernels, la
     out->bytes[out->n++] = memory ? work.bytes_read + work.bytes_written : 0;
 }
 
-static launched look(const char *args, const char *lines, ds_kernel_stack stack) {
+static launched look_with(const char *args, const char *lines, ds_kernel_stack stack,
+                          ds_kernel_stack loss) {
     op_text t;
     launched out = {0};
     ds_map kernels = {0};
     op_text_init(&t, NULL, args, lines, OP_TEXT_BOUND);
     cr_assert_eq(t.err.code, DS_OK, "%s", t.err.message);
-    ds_kernels_find(t.func, stack, &t.unit->arena, &kernels);
+    ds_kernels_find(t.func, stack, loss, &t.unit->arena, &kernels);
     for (uint32_t i = 0; i < t.func->body.n_ops; i++)
         if (t.func->body.ops[i]->code >= DS_OP_FIRST_TABLE_OP)
             look_at(&t, t.func->body.ops[i], &kernels, &out);
     ds_map_deinit(&kernels);
     op_text_deinit(&t);
     return out;
+}
+
+static launched look(const char *args, const char *lines, ds_kernel_stack stack) {
+    return look_with(args, lines, stack, stack);
 }
 
 /* All ops together, and one after the other. */
@@ -147,6 +152,26 @@ Test(kernels, gradients_are_summed_by_products) {
     expect(args, lines, DS_KERNELS_EAGER, "1 ", 10 * E);
 }
 
+/* Layers compiled one by one leave the loss to eager mode: to f32 2 + 4, log_softmax 4 + 4, and the
+ * choice of an element a row. A compiled loss reads logits of 16 bits. The layer's norm and the cast
+ * of something else stay compiled. */
+Test(kernels, loss_has_a_stack_of_its_own) {
+    const char *args = NORM ", %l: i32[64]";
+    const char *lines = "%y = rms_norm(%x, %s)\n  %f = cast(%y) {dtype = f32}\n"
+                        "  %loss = cross_entropy(%f, %l)";
+    int64_t labels = 64 * 4 + 4;
+    launched eager = look_with(args, lines, DS_KERNELS_COMPILED, DS_KERNELS_EAGER);
+    cr_expect_eq(eager.launches[0], 1);
+    cr_expect_eq(eager.bytes[0], 4 * E + 256);
+    cr_expect_eq(eager.bytes[1], 6 * E);
+    cr_expect_eq(eager.launches[2], 2);
+    cr_expect_eq(eager.bytes[2], 8 * E, "%lld", (long long)eager.bytes[2]);
+    launched compiled = look_with(args, lines, DS_KERNELS_EAGER, DS_KERNELS_COMPILED);
+    cr_expect_eq(compiled.launches[0], 8);
+    cr_expect_eq(compiled.bytes[1] + compiled.bytes[2], 2 * E + labels, "%lld",
+                 (long long)(compiled.bytes[1] + compiled.bytes[2]));
+}
+
 /* Every op of the table is one of ops.def, or a name of kernels.def alone. */
 Test(kernels, names) {
     uint32_t n;
@@ -164,7 +189,7 @@ static int64_t converted(const char *lines, ds_kernel_stack stack) {
     const char *args = "%x: bf16[64, 128], %v: bf16[128, 32], %w: bf16[128, 32]";
     op_text_init(&t, NULL, args, lines, OP_TEXT_BOUND);
     cr_assert_eq(t.err.code, DS_OK, "%s", t.err.message);
-    ds_kernels_find(t.func, stack, &t.unit->arena, &kernels);
+    ds_kernels_find(t.func, stack, stack, &t.unit->arena, &kernels);
     for (uint32_t i = 0; i < t.func->body.n_ops; i++) {
         const ds_op *op = t.func->body.ops[i];
         if (op->code < DS_OP_FIRST_TABLE_OP) continue;
