@@ -149,6 +149,8 @@ typedef struct ds_value_info {
     uint32_t n_binders;
     ds_op *def;     /* the op or region op that defines it; NULL for a function argument */
     bool is_arg;    /* of a function, a for (carry) or a local region */
+    bool in_rec;    /* of a rec's body: one value for each point; the binders are its dims, set by
+                       the verifier */
     ds_attr *attrs; /* of a function argument: { role = "weight" } */
     uint32_t n_attrs;
     uint32_t n_uses; /* counted by the verifier */
@@ -160,6 +162,8 @@ typedef struct ds_use {
     ds_expr *index;    /* n_index = the family's binders, or 0 to name the whole family */
     ds_expr *index_hi; /* NULL, or per index the exclusive end of a range (none: a point) */
     uint32_t n_index;
+    bool bare; /* in a rec, %k for the current point: the verifier fills in the indices, which are
+                  the dims of %k, and print leaves them out */
     ds_loc loc;
 } ds_use;
 
@@ -172,6 +176,8 @@ typedef enum ds_structural {
     DS_OP_YIELD,  /* ends a for or local body */
     DS_OP_RETURN, /* ends a function body */
     DS_OP_WEIGHT, /* weight %w : type */
+    DS_OP_REC,    /* %r… = rec (t in lo..hi, …) { equations in any order; yield … } */
+    DS_OP_CASE,   /* %v = case expr: %a, …, else: %b: in a rec's body alone */
     DS_OP_FIRST_TABLE_OP
 } ds_structural;
 
@@ -228,6 +234,14 @@ struct ds_op {
     ds_place *mesh_args;
     uint32_t n_mesh_args;
     ds_expr index_arg; /* none: the callee has no index parameter */
+    /* REC: the dims, in the header's order. An op of a rec's body: the dims that the text states,
+     * %k{l} = …, as names alone. All dims of such an op are the binders of its results. */
+    ds_binder *dims;
+    uint32_t n_dims;
+    /* CASE: in[i] is read where conds[i] holds and no condition before it; the last of in[] is
+     * `else`. */
+    ds_expr *conds;
+    uint32_t n_conds;
 };
 
 struct ds_func {

@@ -78,6 +78,8 @@ static void walk_op(const walk *w, const ds_op *op) {
         walk_expr(w, op->lo);
         walk_expr(w, op->hi);
     }
+    walk_binders(w, op->dims, op->n_dims);
+    for (uint32_t i = 0; i < op->n_conds; i++) walk_expr(w, op->conds[i]);
     for (uint32_t i = 0; op->result_types && i < op->n_out; i++) walk_type(w, op->result_types[i]);
     if (op->body) walk_block(w, op->body);
 }

@@ -14,6 +14,7 @@
 #define DS_MAX_AXIS_NAMES    1024 /* that a module declares by `axis` */
 #define DS_MAX_SWEEP_ENTRIES 200  /* assumed: nobody reads a table of more columns */
 #define DS_LANG_VERSION      1
+#define DS_MAX_REC_DIMS      8 /* as many as a family's indices, which the verifier evaluates */
 
 /* What a name stood for before an inner scope gave it another meaning. */
 typedef struct ds_scope_undo {
@@ -59,8 +60,17 @@ typedef struct ds_parser {
     ds_func *func;
     ds_map values; /* interned name → index into func->values + 1; 0: none */
     DS_VEC(ds_scope_undo) undo;
-    uint32_t visible_from; /* values before this one cannot be named (local regions) */
+    uint32_t visible_from;   /* values before this one cannot be named (local regions) */
+    uint32_t blocks;         /* open */
+    struct ds_open_rec *rec; /* parse_rec.c; NULL: outside a rec */
 } ds_parser;
+
+/* The names on the left of '=': they come into scope only after the op, regions included. */
+typedef struct ds_targets {
+    DS_VEC(ds_token) names;
+    ds_binder *dims; /* %k{l} = …, in a rec: the stated dims */
+    uint32_t n_dims;
+} ds_targets;
 
 /* ---- parse.c: tokens, errors, trivia ---- */
 
@@ -162,8 +172,30 @@ void ds_parse_program(ds_parser *p);
 ds_op *ds_parse_op(ds_parser *p);
 void ds_parse_block(ds_parser *p, ds_block *block, ds_trivia *opening);
 ds_value ds_parser_define(ds_parser *p, const char *name, ds_loc loc);
+/* %x, %s{l}, %k{0:t+1} */
+ds_use ds_parse_use(ds_parser *p);
+void ds_parser_define_results(ds_parser *p, ds_op *op, const ds_targets *left);
+/* `: T1, T2`, one type a result; the indices that types may mention are in scope. */
+void ds_parse_result_types(ds_parser *p, ds_op *op);
+ds_block *ds_parse_region(ds_parser *p, ds_op *op);
+/* The visible value with a name near this one, or NULL. */
+const char *ds_parser_suggest_value(const ds_parser *p, const char *name);
+/* Lets the value's name stand for it. */
+void ds_parser_bind(ds_parser *p, ds_value value);
 /* Leaves a scope: names mean what they meant at the mark (p->undo.n on entry). */
 void ds_parser_close_scope(ds_parser *p, uint32_t mark);
+
+/* ---- parse_rec.c ---- */
+
+void ds_parse_rec(ds_parser *p, ds_op *op, const ds_targets *left);
+void ds_parse_case(ds_parser *p, ds_op *op, const ds_targets *left);
+/* The dims that braces on the left of '=' state, at the brace. */
+void ds_parse_stated_dims(ds_parser *p, ds_targets *left);
+/* The value that a name stands for whose equation comes below in the open rec; false: no rec is
+ * open where the name is used. */
+bool ds_parser_ahead(ds_parser *p, const ds_token *name, ds_value *out);
+/* Defines a result of an op: in a rec's body the value that was used before its equation. */
+ds_value ds_parser_define_result(ds_parser *p, const char *name, ds_loc loc);
 
 /* ---- parse_decl.c ---- */
 

@@ -22,6 +22,10 @@ void ds_parser_close_scope(ds_parser *p, uint32_t mark) {
     }
 }
 
+void ds_parser_bind(ds_parser *p, ds_value value) {
+    set_name(p, ds_value_at(p->func, value)->name, (uint64_t)value.i + 1);
+}
+
 ds_value ds_parser_define(ds_parser *p, const char *name, ds_loc loc) {
     ds_value value = {p->func->values.n};
     const uint64_t *old = ds_map_find(&p->values, DS_KEY(name));
@@ -30,7 +34,7 @@ ds_value ds_parser_define(ds_parser *p, const char *name, ds_loc loc) {
                        "%%%s is already defined on line %u; values are defined once", name,
                        p->func->values.at[*old - 1].loc.line);
     DS_PUSH(p->arena, &p->func->values, ((ds_value_info){.name = name, .loc = loc}));
-    set_name(p, name, (uint64_t)value.i + 1);
+    ds_parser_bind(p, value);
     return value;
 }
 
@@ -133,11 +137,13 @@ void ds_parse_block(ds_parser *p, ds_block *block, ds_trivia *opening) {
     DS_VEC(ds_op *) ops = {0};
     ds_parser_expect(p, DS_TOK_LBRACE, "before the body");
     ds_parser_opening(p, opening);
+    p->blocks++;
     while (ds_parser_more(p, DS_TOK_RBRACE)) {
         ds_op *op = ds_parse_op(p);
         if (ops.n == 0) op->trivia.blank_before = false;
         DS_PUSH(p->arena, &ops, op);
     }
+    p->blocks--;
     ds_parser_dangling(p, &block->dangling, ops.n == 0);
     ds_parser_expect(p, DS_TOK_RBRACE, "after the body");
     block->ops = ops.at;

@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The names on the left of '=': they come into scope only after the op, regions included. */
-typedef struct targets {
-    DS_VEC(ds_token) names;
-} targets;
-
 /* ---- values ---- */
 
 /* Is the value what its name stands for now, and not hidden by a local region? */
@@ -19,7 +14,7 @@ static bool is_visible(const ds_parser *p, uint32_t i) {
     return i >= p->visible_from && at && *at == (uint64_t)i + 1;
 }
 
-static const char *suggest_value(const ds_parser *p, const char *name) {
+const char *ds_parser_suggest_value(const ds_parser *p, const char *name) {
     DS_VEC(const char *) visible = {0};
     for (uint32_t i = p->visible_from; i < p->func->values.n; i++)
         if (is_visible(p, i)) DS_HPUSH(&visible, p->func->values.at[i].name);
@@ -41,7 +36,7 @@ static const ds_value_info *hidden_value(const ds_parser *p, const char *name, b
 static void undefined_value(ds_parser *p, const char *name, ds_loc loc) {
     bool outside = false;
     const ds_value_info *hidden = hidden_value(p, name, &outside);
-    const char *near = suggest_value(p, name);
+    const char *near = ds_parser_suggest_value(p, name);
     if (hidden && outside)
         ds_parser_fail(p, DS_ERR_NAME, loc,
                        "%%%s is defined outside, on line %u; a local region sees only the operands "
@@ -76,14 +71,13 @@ static void parse_use_indices(ds_parser *p, ds_use *use) {
     use->n_index = lo.n;
 }
 
-/* %x, %s{l}, %k{0:t+1} */
-static ds_use parse_use(ds_parser *p) {
+ds_use ds_parse_use(ds_parser *p) {
     ds_token name = ds_parser_expect(p, DS_TOK_VALUE, "as an operand");
     ds_use use = {.loc = name.loc};
     const uint64_t *at = ds_map_find(&p->values, DS_KEY(name.name));
     if (at && *at > p->visible_from)
         use.value.i = (uint32_t)(*at - 1);
-    else
+    else if (!ds_parser_ahead(p, &name, &use.value))
         undefined_value(p, name.name, name.loc);
     if (ds_parser_at(p, DS_TOK_LBRACE) && p->tok.glued) parse_use_indices(p, &use);
     return use;
@@ -93,7 +87,7 @@ typedef DS_VEC(ds_use) uses;
 
 static void parse_operands(ds_parser *p, uses *list) {
     while (ds_parser_more(p, DS_TOK_RPAREN)) {
-        DS_PUSH(p->arena, list, parse_use(p));
+        DS_PUSH(p->arena, list, ds_parse_use(p));
         if (!ds_parser_accept(p, DS_TOK_COMMA)) break;
     }
     ds_parser_expect(p, DS_TOK_RPAREN, "after the operands");
@@ -107,21 +101,21 @@ static void set_operands(ds_op *op, const uses *list) {
 /* %a, %b after yield, keep and return, where nothing closes the list. */
 static void parse_open_operands(ds_parser *p, uses *list) {
     if (!ds_parser_at(p, DS_TOK_VALUE)) return;
-    do DS_PUSH(p->arena, list, parse_use(p));
+    do DS_PUSH(p->arena, list, ds_parse_use(p));
     while (ds_parser_accept(p, DS_TOK_COMMA));
 }
 
-static void define_results(ds_parser *p, ds_op *op, const targets *left) {
+void ds_parser_define_results(ds_parser *p, ds_op *op, const ds_targets *left) {
     op->n_out = left->names.n;
     op->out = DS_NEW_N(p->arena, ds_value, op->n_out);
     for (uint32_t k = 0; k < op->n_out; k++) {
-        op->out[k] = ds_parser_define(p, left->names.at[k].name, left->names.at[k].loc);
+        op->out[k] = ds_parser_define_result(p, left->names.at[k].name, left->names.at[k].loc);
         ds_value_at(p->func, op->out[k])->def = op;
     }
 }
 
-/* One type a result; a family's may spell its index: `{l: 0..n} f32[…]`. */
-static void parse_result_types(ds_parser *p, ds_op *op) {
+/* A family's type may spell its index: `{l: 0..n} f32[…]`. */
+void ds_parse_result_types(ds_parser *p, ds_op *op) {
     if (!ds_parser_accept(p, DS_TOK_COLON)) return;
     for (uint32_t k = 0; k < op->n_out; k++) {
         if (k > 0) ds_parser_expect(p, DS_TOK_COMMA, "before the type of the next result");
@@ -248,7 +242,7 @@ static void parse_carries(ds_parser *p, ds_op *op) {
         carry c = {.name = ds_parser_expect(p, DS_TOK_VALUE, "as a carried value")};
         if (ds_parser_accept(p, DS_TOK_COLON)) c.type = ds_parse_type(p);
         ds_parser_expect(p, DS_TOK_ASSIGN, "before the initial value");
-        DS_PUSH(p->arena, &initial, parse_use(p));
+        DS_PUSH(p->arena, &initial, ds_parse_use(p));
         DS_PUSH(p->arena, &carries, c);
         if (!ds_parser_accept(p, DS_TOK_COMMA)) break;
     }
@@ -300,7 +294,7 @@ static void push_family_indices(ds_parser *p, const ds_op *loop) {
     }
 }
 
-static ds_block *parse_region(ds_parser *p, ds_op *op) {
+ds_block *ds_parse_region(ds_parser *p, ds_op *op) {
     ds_block *body = DS_NEW(p->arena, ds_block);
     if (ds_parser_enter(p)) {
         ds_parse_block(p, body, &op->trivia);
@@ -309,7 +303,7 @@ static ds_block *parse_region(ds_parser *p, ds_op *op) {
     return body;
 }
 
-static void parse_for(ds_parser *p, ds_op *op, const targets *left) {
+static void parse_for(ds_parser *p, ds_op *op, const ds_targets *left) {
     uint32_t scope = p->undo.n, mark = p->indices.n;
     ds_token index = ds_parser_expect_new_name(p, "for the loop's index");
     op->index = index.name;
@@ -317,13 +311,13 @@ static void parse_for(ds_parser *p, ds_op *op, const targets *left) {
     ds_parse_range(p, &op->lo, &op->hi);
     ds_parser_push_index(p, index.name, index.loc);
     if (ds_parser_accept_word(p, "carry")) parse_carries(p, op);
-    op->body = parse_region(p, op);
+    op->body = ds_parse_region(p, op);
     ds_parser_close_scope(p, scope);
-    define_results(p, op, left);
+    ds_parser_define_results(p, op, left);
     set_families(p, op);
     if (ds_parser_at(p, DS_TOK_LBRACE)) ds_parse_attrs(p, &op->attrs, &op->n_attrs);
     push_family_indices(p, op);
-    parse_result_types(p, op);
+    ds_parse_result_types(p, op);
     ds_parser_pop_indices(p, mark);
 }
 
@@ -339,7 +333,7 @@ static void parse_local_args(ds_parser *p, ds_op *op) {
     }
 }
 
-static void parse_local_types(ds_parser *p, ds_op *op, const targets *left) {
+static void parse_local_types(ds_parser *p, ds_op *op, const ds_targets *left) {
     DS_VEC(ds_type *) types = {0};
     ds_loc loc = p->tok.loc;
     if (ds_parser_accept(p, DS_TOK_ARROW)) {
@@ -361,7 +355,7 @@ static void parse_local_types(ds_parser *p, ds_op *op, const targets *left) {
     op->result_types = types.at;
 }
 
-static void parse_local(ds_parser *p, ds_op *op, const targets *left) {
+static void parse_local(ds_parser *p, ds_op *op, const ds_targets *left) {
     uint32_t scope = p->undo.n, visible_from = p->visible_from;
     uses operands = {0};
     ds_parser_expect_word(p, "over", "and the region's axes after 'local'");
@@ -371,10 +365,10 @@ static void parse_local(ds_parser *p, ds_op *op, const targets *left) {
     set_operands(op, &operands);
     parse_local_types(p, op, left);
     parse_local_args(p, op);
-    op->body = parse_region(p, op);
+    op->body = ds_parse_region(p, op);
     p->visible_from = visible_from;
     ds_parser_close_scope(p, scope);
-    define_results(p, op, left);
+    ds_parser_define_results(p, op, left);
     if (ds_parser_at(p, DS_TOK_LBRACE)) ds_parse_attrs(p, &op->attrs, &op->n_attrs);
     for (uint32_t k = 0; k < op->n_out && !p->status; k++) {
         ds_value_info *info = ds_value_at(p->func, op->out[k]);
@@ -398,7 +392,7 @@ static void parse_call_params(ds_parser *p, ds_op *op) {
     op->n_mesh_args = meshes.n;
 }
 
-static void parse_call(ds_parser *p, ds_op *op, const targets *left) {
+static void parse_call(ds_parser *p, ds_op *op, const ds_targets *left) {
     uses operands = {0};
     op->callee_name = ds_parse_qualified(p, "of a function after 'call'");
     if (ds_parser_accept(p, DS_TOK_LT)) parse_call_params(p, op);
@@ -406,11 +400,11 @@ static void parse_call(ds_parser *p, ds_op *op, const targets *left) {
     parse_operands(p, &operands);
     set_operands(op, &operands);
     if (ds_parser_at(p, DS_TOK_LBRACE)) ds_parse_attrs(p, &op->attrs, &op->n_attrs);
-    define_results(p, op, left);
-    parse_result_types(p, op);
+    ds_parser_define_results(p, op, left);
+    ds_parse_result_types(p, op);
 }
 
-static void parse_yield(ds_parser *p, ds_op *op, const targets *left) {
+static void parse_yield(ds_parser *p, ds_op *op, const ds_targets *left) {
     uses operands = {0};
     (void)left;
     parse_open_operands(p, &operands);
@@ -423,47 +417,51 @@ static void parse_yield(ds_parser *p, ds_op *op, const targets *left) {
     op->n_keep = operands.n - yielded;
 }
 
-static void parse_return(ds_parser *p, ds_op *op, const targets *left) {
+static void parse_return(ds_parser *p, ds_op *op, const ds_targets *left) {
     uses operands = {0};
     (void)left;
     parse_open_operands(p, &operands);
     set_operands(op, &operands);
 }
 
-static void parse_weight(ds_parser *p, ds_op *op, const targets *left) {
+static void parse_weight(ds_parser *p, ds_op *op, const ds_targets *left) {
     (void)left;
     ds_token name = ds_parser_expect(p, DS_TOK_VALUE, "for the weight");
-    targets self = {0};
+    ds_targets self = {0};
     DS_PUSH(p->arena, &self.names, name);
+    if (ds_parser_at(p, DS_TOK_LBRACE) && p->tok.glued) ds_parse_stated_dims(p, &self);
+    op->dims = self.dims;
+    op->n_dims = self.n_dims;
     ds_parser_expect(p, DS_TOK_COLON, "before the weight's type");
     ds_type *type = ds_parse_type(p);
     if (ds_parser_at(p, DS_TOK_LBRACE)) ds_parse_attrs(p, &op->attrs, &op->n_attrs);
-    define_results(p, op, &self);
+    ds_parser_define_results(p, op, &self);
     ds_value_at(p->func, op->out[0])->type = type;
     ds_value_at(p->func, op->out[0])->type_written = true;
 }
 
 /* ---- table ops ---- */
 
-static void parse_table_op(ds_parser *p, ds_op *op, const targets *left) {
+static void parse_table_op(ds_parser *p, ds_op *op, const ds_targets *left) {
     uses operands = {0};
     if (ds_parser_accept(p, DS_TOK_LPAREN)) parse_operands(p, &operands);
     set_operands(op, &operands);
     parse_clauses(p, op);
     if (ds_parser_at(p, DS_TOK_LBRACE)) ds_parse_attrs(p, &op->attrs, &op->n_attrs);
-    define_results(p, op, left);
-    parse_result_types(p, op);
+    ds_parser_define_results(p, op, left);
+    ds_parse_result_types(p, op);
 }
 
 static const struct {
     const char *word;
     ds_structural code;
     bool has_results; /* may stand after `%x =` */
-    void (*parse)(ds_parser *p, ds_op *op, const targets *left);
+    void (*parse)(ds_parser *p, ds_op *op, const ds_targets *left);
 } structural[] = {
     {"for", DS_OP_FOR, true, parse_for},           {"local", DS_OP_LOCAL, true, parse_local},
     {"call", DS_OP_CALL, true, parse_call},        {"yield", DS_OP_YIELD, false, parse_yield},
-    {"return", DS_OP_RETURN, false, parse_return}, {"weight", DS_OP_WEIGHT, false, parse_weight}};
+    {"return", DS_OP_RETURN, false, parse_return}, {"weight", DS_OP_WEIGHT, false, parse_weight},
+    {"rec", DS_OP_REC, true, ds_parse_rec},        {"case", DS_OP_CASE, true, ds_parse_case}};
 
 enum { N_STRUCTURAL = sizeof structural / sizeof structural[0] };
 
@@ -495,7 +493,7 @@ static ds_opcode table_opcode(ds_parser *p, const ds_token *name, bool stray) {
     return code;
 }
 
-static void parse_op_body(ds_parser *p, ds_op *op, const targets *left) {
+static void parse_op_body(ds_parser *p, ds_op *op, const ds_targets *left) {
     ds_token name = ds_parser_expect(p, DS_TOK_NAME, "of an op");
     op->loc = name.loc;
     for (uint32_t k = 0; k < N_STRUCTURAL; k++) {
@@ -514,12 +512,16 @@ static void parse_op_body(ds_parser *p, ds_op *op, const targets *left) {
 
 ds_op *ds_parse_op(ds_parser *p) {
     ds_op *op = DS_NEW(p->arena, ds_op);
-    targets left = {0};
+    ds_targets left = {0};
     ds_parser_begin(p, &op->trivia, false);
     if (ds_parser_at(p, DS_TOK_VALUE)) {
-        do DS_PUSH(p->arena, &left.names, ds_parser_expect(p, DS_TOK_VALUE, "as a result"));
-        while (ds_parser_accept(p, DS_TOK_COMMA));
+        do {
+            DS_PUSH(p->arena, &left.names, ds_parser_expect(p, DS_TOK_VALUE, "as a result"));
+            if (ds_parser_at(p, DS_TOK_LBRACE) && p->tok.glued) ds_parse_stated_dims(p, &left);
+        } while (ds_parser_accept(p, DS_TOK_COMMA));
         ds_parser_expect(p, DS_TOK_ASSIGN, "after the results");
+        op->dims = left.dims;
+        op->n_dims = left.n_dims;
     }
     parse_op_body(p, op, &left);
     ds_parser_end(p, &op->trivia);

@@ -19,6 +19,7 @@ static void print_type(ds_printer *p, const ds_type *type) {
 
 static void print_use(ds_printer *p, const ds_use *use) {
     print_value(p, use->value);
+    if (use->bare) return;
     for (uint32_t k = 0; k < use->n_index; k++) {
         ds_printer_put(p, k ? ", " : "{");
         ds_printer_expr(p, use->index[k]);
@@ -52,9 +53,11 @@ static void print_binders(ds_printer *p, const ds_binder *binders, uint32_t n) {
     ds_printer_put(p, "}");
 }
 
-/* A kept value of a loop has the loop's index for its binder: it goes without saying. */
-static bool binder_is_implied(const ds_op *op, uint32_t result) {
-    return op->code == DS_OP_FOR && result >= op->n_args;
+/* A kept value of a loop has the loop's index for its binder, what a rec defines or gives has the
+ * rec's dims: they go without saying. */
+static bool binder_is_implied(const ds_printer *p, const ds_op *op, uint32_t result) {
+    return (op->code == DS_OP_FOR && result >= op->n_args) || op->code == DS_OP_REC ||
+           ds_value_at(p->func, op->out[result])->in_rec;
 }
 
 /* Has the value a type, and can it be said here? What a function of another module gives may be
@@ -79,7 +82,7 @@ static void print_result_types(ds_printer *p, const ds_op *op) {
     for (uint32_t k = 0; k < op->n_out; k++) {
         const ds_value_info *info = ds_value_at(p->func, op->out[k]);
         ds_printer_comma(p, k);
-        if (info->n_binders && !binder_is_implied(op, k)) {
+        if (info->n_binders && !binder_is_implied(p, op, k)) {
             print_binders(p, info->binders, info->n_binders);
             ds_printer_put(p, " ");
         }
@@ -158,6 +161,37 @@ static void print_for_head(ds_printer *p, const ds_op *op) {
     if (op->n_args) ds_printer_put(p, ")");
 }
 
+/* {t, l}: the dims that the text states on the left of an equation. */
+static void print_stated_dims(ds_printer *p, const ds_op *op) {
+    for (uint32_t k = 0; k < op->n_dims; k++)
+        ds_buf_printf(p->out, "%s%s", k ? ", " : "{", op->dims[k].name);
+    if (op->n_dims) ds_printer_put(p, "}");
+}
+
+static void print_rec_head(ds_printer *p, const ds_op *op) {
+    ds_printer_put(p, "rec (");
+    for (uint32_t k = 0; k < op->n_dims; k++) {
+        ds_printer_comma(p, k);
+        ds_buf_printf(p->out, "%s in ", op->dims[k].name);
+        ds_printer_range(p, op->dims[k].lo, op->dims[k].hi);
+    }
+    ds_printer_put(p, ")");
+    print_attrs(p, op);
+}
+
+static void print_case_head(ds_printer *p, const ds_op *op) {
+    ds_printer_put(p, "case ");
+    for (uint32_t k = 0; k < op->n_in; k++) {
+        ds_printer_comma(p, k);
+        if (k < op->n_conds)
+            ds_printer_expr(p, op->conds[k]);
+        else
+            ds_printer_put(p, "else");
+        ds_printer_put(p, ": ");
+        print_use(p, &op->in[k]);
+    }
+}
+
 static void print_local_head(ds_printer *p, const ds_op *op) {
     ds_printer_put(p, "local");
     print_over(p, op, true);
@@ -212,6 +246,7 @@ static void print_return(ds_printer *p, const ds_op *op) {
 static void print_weight(ds_printer *p, const ds_op *op) {
     ds_printer_put(p, "weight ");
     print_value(p, op->out[0]);
+    print_stated_dims(p, op);
     const ds_type *type = ds_value_at(p->func, op->out[0])->type;
     if (type && !p->brief) {
         ds_printer_put(p, " : ");
@@ -230,6 +265,7 @@ static void print_results(ds_printer *p, const ds_op *op) {
     for (uint32_t k = 0; k < op->n_out; k++) {
         ds_printer_comma(p, k);
         print_value(p, op->out[k]);
+        if (op->code != DS_OP_REC) print_stated_dims(p, op);
     }
     if (op->n_out) ds_printer_put(p, " = ");
 }
@@ -255,6 +291,12 @@ static void print_head(ds_printer *p, const ds_op *op) {
     case DS_OP_WEIGHT:
         print_weight(p, op);
         break;
+    case DS_OP_REC:
+        print_rec_head(p, op);
+        break;
+    case DS_OP_CASE:
+        print_case_head(p, op);
+        break;
     default:
         print_table_head(p, op);
     }
@@ -264,7 +306,7 @@ static void print_op(ds_printer *p, const ds_op *op) {
     ds_printer_begin(p, &op->trivia);
     print_head(p, op);
     if (op->body) print_block(p, op->body, &op->trivia);
-    print_attrs(p, op);
+    if (op->code != DS_OP_REC) print_attrs(p, op); /* a rec's come before its body */
     /* A weight and a local region have said their types already. */
     if (op->code != DS_OP_WEIGHT && op->code != DS_OP_LOCAL) print_result_types(p, op);
     ds_printer_end(p, &op->trivia);

@@ -17,7 +17,7 @@ static const ds_op_desc table[] = {
 static const char *const structural[DS_OP_FIRST_TABLE_OP] = {
     [DS_OP_INVALID] = "invalid", [DS_OP_FOR] = "for",     [DS_OP_CALL] = "call",
     [DS_OP_LOCAL] = "local",     [DS_OP_YIELD] = "yield", [DS_OP_RETURN] = "return",
-    [DS_OP_WEIGHT] = "weight",
+    [DS_OP_WEIGHT] = "weight",   [DS_OP_REC] = "rec",     [DS_OP_CASE] = "case",
 };
 
 const ds_op_desc *ds_op_desc_of(ds_opcode code) {
