@@ -44,6 +44,20 @@ ds_status ds_exec__eval_transpose(const ds_eval *e, ds_error *err) {
     return DS_OK;
 }
 
+/* [n, a.., b..] becomes [a.., n, b..], the dims a being those before `dim`. */
+ds_status ds_exec__eval_stack(const ds_eval *e, ds_error *err) {
+    const ds_tensor *x = &e->in[0]->t;
+    ds_tensor *y = &e->out[0]->t;
+    uint32_t dim;
+    DS_TRY(ds_eval_dim(e, "dim", x->rank, &dim, err));
+    int64_t n = x->dims[0], inner = ds_tensor_inner(y, dim), outer = ds_tensor_outer(y, dim);
+    for (int64_t a = 0; a < outer; a++)
+        for (int64_t i = 0; i < n; i++)
+            memcpy(y->at + (a * n + i) * inner, x->at + (i * outer + a) * inner,
+                   (size_t)inner * sizeof(double));
+    return DS_OK;
+}
+
 /* Elements from .. from + n of a dim, which become to .. to + n. */
 typedef struct span {
     uint32_t dim;

@@ -7,6 +7,7 @@
 #define DS_LANG_PARSE_H
 
 #include "ir/base/map.h"
+#include "ir/core/rec.h"
 #include "ir/lang/lexer.h"
 
 #define DS_MAX_NESTING       200u
@@ -14,7 +15,6 @@
 #define DS_MAX_AXIS_NAMES    1024 /* that a module declares by `axis` */
 #define DS_MAX_SWEEP_ENTRIES 200  /* assumed: nobody reads a table of more columns */
 #define DS_LANG_VERSION      1
-#define DS_MAX_REC_DIMS      8 /* as many as a family's indices, which the verifier evaluates */
 
 /* What a name stood for before an inner scope gave it another meaning. */
 typedef struct ds_scope_undo {

@@ -398,7 +398,7 @@ ds_status ds_op_check_type(const ds_infer *ctx, const ds_type *type, const char 
     for (uint32_t d = 0; d < type->rank; d++) {
         int64_t size;
         DS_TRY(ds_expr_eval_int(ctx->env, type->dims[d].size, loc, &size, err));
-        if (size < 1)
+        if (size < (ctx->may_be_empty ? 0 : 1))
             return ds_error_set(err, DS_ERR_SHAPE, loc, "%s is %s: dim %u has size %s", what,
                                 ds_ops__type_text(ctx, type), d,
                                 ds_ops__expr_text(ctx, type->dims[d].size));

@@ -205,6 +205,7 @@ DS_WORK_HOOK(ds_ops__attention_work);
 DS_WORK_HOOK(ds_ops__attention_grad_work);
 DS_INFER_HOOK(ds_ops__reshape_infer);
 DS_RULE_HOOK(ds_ops__transpose_rule);
+DS_RULE_HOOK(ds_ops__stack_rule);
 DS_RULE_HOOK(ds_ops__concat_rule);
 DS_SIZES_HOOK(ds_ops__concat_sizes);
 DS_RULE_HOOK(ds_ops__split_rule);

@@ -1,4 +1,4 @@
-/* Ops that move or rename elements without arithmetic: reshape, transpose, concat, split, slice,
+/* Ops that move or rename elements without arithmetic: reshape, transpose, stack, concat, split, slice,
  * pad, expand, after.
  *
  * In concat, split, slice and pad the dim that changes is `*` in the operand: it takes any size and
@@ -23,6 +23,16 @@ ds_status ds_ops__transpose_rule(const ds_rule_args *args, ds_rule *out, ds_erro
                             "transpose: 'perm' has %u entries for %u dims", n, rank);
     ds_ops__rule_identity(out, rank);
     for (uint32_t d = 0; d < rank; d++) out->out[0].dims[d] = out->in[0].dims[perm[d]];
+    return DS_OK;
+}
+
+/* Dim 0 goes to `dim`, and the dims up to there one to the left. */
+ds_status ds_ops__stack_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
+    uint32_t dim, rank = args->in_rank[0];
+    DS_TRY(ds_ops__attr_dim(args, "dim", rank, &dim, err));
+    ds_ops__rule_identity(out, rank);
+    for (uint32_t d = 0; d < dim; d++) out->out[0].dims[d] = out->in[0].dims[d + 1];
+    if (rank) out->out[0].dims[dim] = out->in[0].dims[0];
     return DS_OK;
 }
 

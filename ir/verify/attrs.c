@@ -16,10 +16,10 @@ static void check_attrs(ds_checker *ck, const ds_env *env, const ds_attr *attrs,
 void ds_verify__op_attrs(ds_checker *ck, const ds_env *env, const ds_op *op) {
     const char *const region[] = {"name:str"};
     const char *const weight[] = {"name:str", ds_op_role_attr, ds_op_input_attrs};
-    const char *const call[] = {ds_op_common_attrs, "microbatch:int"};
+    const char *const call[] = {ds_op_common_attrs, "microbatch:int", "weights:ints"};
     const char *who = ds_op_name(op->code);
     if (op->code == DS_OP_CALL)
-        check_attrs(ck, env, op->attrs, op->n_attrs, call, 2, who);
+        check_attrs(ck, env, op->attrs, op->n_attrs, call, 3, who);
     else if (op->code == DS_OP_WEIGHT)
         check_attrs(ck, env, op->attrs, op->n_attrs, weight, 3, who);
     else

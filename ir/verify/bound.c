@@ -4,6 +4,7 @@
  * every function without such parameters, then the functions that these call. Loops whose body depends on
  * the index are walked turn by turn, up to a limit; other loops once. Types are inferred again,
  * with numbers, and compared with the types that ds_verify recorded. */
+#include "ir/core/rec.h"
 #include "ir/verify/internal.h"
 
 #include <stdlib.h>
@@ -19,11 +20,6 @@ typedef struct instance {
     ds_bound_mesh here;    /* the mesh of values without `on` */
 } instance;
 
-typedef struct loop_info {
-    bool mentions; /* the body depends on the index */
-    uint64_t ops;  /* in the body, nested ones included */
-} loop_info;
-
 typedef struct bound_walk {
     ds_checker *ck;
     ds_mesh_table meshes;
@@ -35,6 +31,7 @@ typedef struct bound_walk {
     uint64_t turns; /* product of the turns of the loops around */
     const char **manual;
     uint32_t n_manual;
+    bool in_rec;    /* dims of size 0 are fine: an empty range */
     uint8_t *wrong; /* per value of the function: reported, so that its readers are silent */
 } bound_walk;
 
@@ -129,7 +126,8 @@ static ds_infer infer_context(bound_walk *w, const ds_op *op) {
                       .axis_size = axis_size,
                       .context = w,
                       .manual_axes = w->manual,
-                      .n_manual = w->n_manual};
+                      .n_manual = w->n_manual,
+                      .may_be_empty = w->in_rec};
 }
 
 /* Was this report made before, for another value of the same type? A signature often writes one
@@ -276,6 +274,7 @@ static void set_wrong(bound_walk *w, const ds_value *values, uint32_t n) {
 /* ---- ops ---- */
 
 static void walk_block(bound_walk *w, const ds_block *block);
+static void walk_in_arena(bound_walk *w, const ds_op *op);
 
 static void check_results(bound_walk *w, const ds_op *op, ds_type **found) {
     for (uint32_t i = 0; i < op->n_out; i++) {
@@ -389,54 +388,6 @@ static void call(bound_walk *w, const ds_op *op) {
 
 /* ---- loops and regions ---- */
 
-static bool expr_mentions(const bound_walk *w, ds_expr e, const char *name) {
-    return DS_HAS_EXPR(e) && ds_expr_mentions(&w->ck->unit->exprs, e, name);
-}
-
-static bool use_mentions(const bound_walk *w, const ds_use *use, const char *name) {
-    for (uint32_t i = 0; i < use->n_index; i++)
-        if (expr_mentions(w, use->index[i], name) ||
-            (use->index_hi && expr_mentions(w, use->index_hi[i], name)))
-            return true;
-    return false;
-}
-
-static bool values_mention(const bound_walk *w, const ds_value *values, uint32_t n,
-                           const char *name) {
-    for (uint32_t i = 0; i < n; i++) {
-        const ds_value_info *info = ds_value_at(w->at->func, values[i]);
-        if (info->type && ds_type_mentions(&w->ck->unit->exprs, info->type, name)) return true;
-    }
-    return false;
-}
-
-static bool op_mentions(const bound_walk *w, const ds_op *op, const char *name) {
-    const ds_expr own[] = {op->dim, op->dim_to, op->to_rank, op->from_rank,
-                           op->tag, op->lo,     op->hi,      op->index_arg};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (expr_mentions(w, own[i], name)) return true;
-    for (uint32_t i = 0; i < op->n_group; i++)
-        if (expr_mentions(w, op->group[i], name)) return true;
-    for (uint32_t i = 0; i < op->n_in; i++)
-        if (use_mentions(w, &op->in[i], name)) return true;
-    if (ds_attrs_mention(&w->ck->unit->exprs, op->attrs, op->n_attrs, name)) return true;
-    for (uint32_t i = 0; i < op->n_to; i++)
-        if (ds_place_mentions(&w->ck->unit->exprs, &op->to[i], name)) return true;
-    for (uint32_t i = 0; i < op->n_mesh_args; i++)
-        if (ds_place_mentions(&w->ck->unit->exprs, &op->mesh_args[i], name)) return true;
-    return values_mention(w, op->out, op->n_out, name) ||
-           values_mention(w, op->args, op->n_args, name);
-}
-
-static void look_at(const bound_walk *w, const ds_block *block, const char *name, loop_info *info) {
-    for (uint32_t i = 0; i < block->n_ops; i++) {
-        const ds_op *op = block->ops[i];
-        info->ops++;
-        info->mentions = info->mentions || op_mentions(w, op, name);
-        if (op->body) look_at(w, op->body, name, info);
-    }
-}
-
 static const ds_op *yield_of(const ds_op *region) {
     const ds_block *body = region->body;
     return body->n_ops ? body->ops[body->n_ops - 1] : NULL;
@@ -494,8 +445,8 @@ static void for_loop(bound_walk *w, const ds_op *loop) {
                          loop->index, (long long)lo, (long long)hi, turn_note(w));
         return;
     }
-    loop_info info = {0};
-    look_at(w, loop->body, loop->index, &info);
+    ds_dependence info = {0};
+    ds_verify__depends(w->ck, w->at->func, loop->body, loop->index, &info);
     uint64_t n = (uint64_t)hi - (uint64_t)lo, before = w->turns;
     bool all = n <= DS_VERIFY_MAX_TURNS / before && n <= MAX_OP_CHECKS / (info.ops + 1) / before;
     if (info.mentions && n) w->turns = before * (all ? n : 1);
@@ -562,6 +513,64 @@ static void local_region(bound_walk *w, const ds_op *region) {
     check_results(w, region, NULL);
 }
 
+/* The branch that is taken at the point has the case's type there. */
+static void case_op(bound_walk *w, const ds_op *op) {
+    const ds_value_info *info = ds_value_at(w->at->func, op->out[0]);
+    int64_t holds = 0;
+    uint32_t i = 0;
+    for (; i < op->n_conds && !holds; i += !holds)
+        if (!eval(w, op->conds[i], op->loc, &holds)) return;
+    const char *name = value_text(w, op->out[0]);
+    if (!compare_types(w, info->type, read_use(w, &op->in[i]), op->in[i].loc, name, "its branch",
+                       "is") ||
+        !check_type(w, info->type, name, info->loc))
+        set_wrong(w, op->out, 1);
+}
+
+/* Walks an equation at its points, over dims i and on: all values of a dim that the equation
+ * mentions, up to a limit the first and the last ones of many; one value of another dim. */
+static void at_points(bound_walk *w, const ds_op *op, uint32_t i) {
+    uint32_t n_dims;
+    const ds_binder *dims = ds_rec_dims(w->at->func, op, &n_dims);
+    if (i == n_dims) {
+        walk_in_arena(w, op);
+        return;
+    }
+    int64_t lo, hi;
+    if (!eval(w, dims[i].lo, dims[i].loc, &lo) || !eval(w, dims[i].hi, dims[i].loc, &hi)) return;
+    const ds_block alone = {.ops = (ds_op *[]){(ds_op *)op}, .n_ops = 1};
+    ds_dependence info = {0};
+    ds_verify__depends(w->ck, w->at->func, &alone, dims[i].name, &info);
+    uint64_t n = hi > lo ? (uint64_t)hi - (uint64_t)lo : 0, before = w->turns;
+    bool all = n <= DS_VERIFY_MAX_TURNS / before && n <= MAX_OP_CHECKS / (info.ops + 1) / before;
+    if (info.mentions && n) w->turns = before * (all ? n : 1);
+    for (int64_t at = lo; at < hi; at = info.mentions ? next_turn(at, lo, hi, all) : hi) {
+        const ds_index *up = w->env.indices;
+        ds_index index = {dims[i].name, at, up};
+        w->env.indices = &index;
+        at_points(w, op, i + 1);
+        w->env.indices = up;
+    }
+    w->turns = before;
+}
+
+/* How many reads of a rec are followed for its bounds and cycles; beyond, the schedule and exec
+ * find the rest. Some 50 ms. */
+#define MAX_REC_READS (INT64_C(1) << 19)
+
+static void rec_region(bound_walk *w, const ds_op *rec) {
+    bool complete, before = w->in_rec;
+    ds_error err = {0};
+    uint32_t errors = w->ck->diags->n_errors;
+    if (ds_rec_check(w->at->func, rec, &w->env, MAX_REC_READS, &complete, &err) != DS_OK)
+        ds_verify__pass_on(w->ck, &err);
+    w->in_rec = true;
+    for (uint32_t i = 0; i < rec->body->n_ops && w->ck->diags->n_errors == errors; i++)
+        if (rec->body->ops[i]->n_out) at_points(w, rec->body->ops[i], 0);
+    w->in_rec = before;
+    if (w->ck->diags->n_errors > errors) set_wrong(w, rec->out, rec->n_out);
+}
+
 static void return_op(bound_walk *w, const ds_op *op) {
     const ds_func *func = w->at->func;
     for (uint32_t i = 0; i < op->n_in && i < func->n_results; i++) {
@@ -591,6 +600,12 @@ static void walk_op(bound_walk *w, const ds_op *op) {
     case DS_OP_CALL:
         call(w, op);
         break;
+    case DS_OP_REC:
+        rec_region(w, op);
+        break;
+    case DS_OP_CASE:
+        case_op(w, op);
+        break;
     case DS_OP_WEIGHT:
         check_results(w, op, NULL);
         break;
@@ -606,14 +621,16 @@ static void walk_op(bound_walk *w, const ds_op *op) {
 }
 
 /* Frees the types made for one op after the op, because a loop may have many turns. */
+static void walk_in_arena(bound_walk *w, const ds_op *op) {
+    ds_arena around = w->ck->unit->arena;
+    ds_arena_init(&w->ck->unit->arena);
+    walk_op(w, op);
+    ds_arena_deinit(&w->ck->unit->arena);
+    w->ck->unit->arena = around;
+}
+
 static void walk_block(bound_walk *w, const ds_block *block) {
-    for (uint32_t i = 0; i < block->n_ops; i++) {
-        ds_arena around = w->ck->unit->arena;
-        ds_arena_init(&w->ck->unit->arena);
-        walk_op(w, block->ops[i]);
-        ds_arena_deinit(&w->ck->unit->arena);
-        w->ck->unit->arena = around;
-    }
+    for (uint32_t i = 0; i < block->n_ops; i++) walk_in_arena(w, block->ops[i]);
 }
 
 /* ---- functions ---- */

@@ -9,8 +9,10 @@
  *   types.c     the walk through a function that infers types
  *   call.c      calls: a callee's types as its caller sees them
  *   region.c    for and local
+ *   rec.c       rec: the dims of equations, then their types
  *   attrs.c     attributes of what is not in the op table
  *   bound.c     the walk with numbers
+ *   depends.c   which ops depend on an index
  *   mesh.c      meshes with numbers
  *   scenario.c  the scenario: keys, values, a runnable entry
  *   override.c  the strategy's overrides of single ops
@@ -170,6 +172,16 @@ uint64_t ds_verify__hash_mesh(uint64_t hash, const ds_bound_mesh *mesh);
 /* Checks every topology's count and links, and every mesh against its devices. */
 void ds_verify__mesh_declarations(ds_mesh_table *t);
 
+/* ---- indices (depends.c) ---- */
+
+typedef struct ds_dependence {
+    bool mentions; /* an op of the block depends on the index */
+    uint64_t ops;  /* in the block, nested ones included */
+} ds_dependence;
+
+void ds_verify__depends(const ds_checker *ck, const ds_func *func, const ds_block *block,
+                        const char *name, ds_dependence *out);
+
 /* ---- the walk (types.c) ---- */
 
 typedef struct ds_index_scope {
@@ -218,6 +230,9 @@ void ds_verify__binders(ds_checker *ck, const ds_func *func, const ds_binder *bi
 void ds_verify__call(ds_walker *w, ds_op *op);
 void ds_verify__for(ds_walker *w, ds_op *op);
 void ds_verify__local(ds_walker *w, ds_op *region);
+void ds_verify__rec(ds_walker *w, ds_op *rec);
+/* One op of a block, but for the block's end. */
+void ds_verify__op(ds_walker *w, ds_op *op);
 
 /* call.c: a type, and binders, of op->callee as the caller sees them, with mesh arguments, mesh
  * names and the index argument substituted. */

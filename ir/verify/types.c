@@ -345,37 +345,45 @@ void ds_verify__leave(ds_walker *w, const ds_op *region) {
     for (uint32_t i = 0; i < region->n_args; i++) w->defined[region->args[i].i] = 0;
 }
 
+void ds_verify__op(ds_walker *w, ds_op *op) {
+    if (op->code < DS_OP_FIRST_TABLE_OP) ds_verify__op_attrs(w->ck, NULL, op);
+    if (w->func->is_model && communicates(op)) {
+        refuse_in_model(w, op);
+        return;
+    }
+    switch (op->code) {
+    case DS_OP_FOR:
+        ds_verify__for(w, op);
+        break;
+    case DS_OP_LOCAL:
+        ds_verify__local(w, op);
+        break;
+    case DS_OP_CALL:
+        ds_verify__call(w, op);
+        break;
+    case DS_OP_REC:
+        ds_verify__rec(w, op);
+        break;
+    case DS_OP_WEIGHT:
+        weight(w, op);
+        break;
+    default:
+        table_op(w, op);
+        break;
+    }
+}
+
 const ds_op *ds_verify__block(ds_walker *w, const ds_block *block, ds_opcode end) {
     const ds_op *found = NULL;
     for (uint32_t i = 0; i < block->n_ops; i++) {
         ds_op *op = block->ops[i];
-        if (op->code < DS_OP_FIRST_TABLE_OP) ds_verify__op_attrs(w->ck, NULL, op);
-        if (w->func->is_model && communicates(op)) {
-            refuse_in_model(w, op);
+        if (!is_end(op->code)) {
+            ds_verify__op(w, op);
             continue;
         }
-        switch (op->code) {
-        case DS_OP_FOR:
-            ds_verify__for(w, op);
-            break;
-        case DS_OP_LOCAL:
-            ds_verify__local(w, op);
-            break;
-        case DS_OP_CALL:
-            ds_verify__call(w, op);
-            break;
-        case DS_OP_WEIGHT:
-            weight(w, op);
-            break;
-        case DS_OP_YIELD:
-        case DS_OP_RETURN:
-            check_end(w, op, i + 1 == block->n_ops, end);
-            if (op->code == end && i + 1 == block->n_ops) found = op;
-            break;
-        default:
-            table_op(w, op);
-            break;
-        }
+        ds_verify__op_attrs(w->ck, NULL, op);
+        check_end(w, op, i + 1 == block->n_ops, end);
+        if (op->code == end && i + 1 == block->n_ops) found = op;
     }
     return found;
 }

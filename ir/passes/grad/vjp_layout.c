@@ -31,6 +31,21 @@ ds_status ds_vjp__transpose(ds_vjp *v, ds_error *err) {
     return ds_vjp_give(v, 0, dx, err);
 }
 
+/* Dim `dim` goes back to the front. */
+ds_status ds_vjp__stack(ds_vjp *v, ds_error *err) {
+    uint32_t dim, rank = ds_vjp_in_type(v, 0)->rank;
+    ds_expr perm[DS_MAX_RANK];
+    ds_use dy, dx;
+    DS_TRY(ds_vjp_dim(v, "dim", rank, 0, &dim, err));
+    DS_TRY(ds_vjp_dy(v, 0, &dy, err));
+    ds_op *op = ds_vjp_op(v, DS_OP_TRANSPOSE);
+    ds_vjp_read(v, op, dy);
+    for (uint32_t d = 0; d < rank; d++) perm[d] = ds_vjp_int(v, d == 0 ? dim : d - (d <= dim));
+    ds_build_attr_exprs(&v->g->b, op, "perm", perm, rank);
+    DS_TRY(ds_vjp_put(v, op, ".dx", 0, &dx, err));
+    return ds_vjp_give(v, 0, dx, err);
+}
+
 /* ---- concat, split, slice, pad ---- */
 
 static ds_op *slice_op(ds_vjp *v, ds_use x, uint32_t dim, ds_expr lo, ds_expr hi) {
