@@ -175,6 +175,9 @@ ds_status ds_exec__eval_reduce(const ds_eval *e, ds_error *err) {
     DS_TRY(named_dims(e, x->rank, reduced, err));
     for (uint32_t d = 0; d < x->rank; d++)
         if (reduced[d]) count *= (double)e->in[0]->full[d];
+    if (count == 0 && y->n && e->op->code != DS_OP_REDUCE_SUM)
+        return ds_eval_fail(e, err, DS_ERR_VALUE,
+                            "there is no element to reduce: the range is empty");
     if (e->op->code == DS_OP_REDUCE_MEAN) DS_TRY(ds_eval_count(e, &count, err));
     for (int64_t i = 0; i < y->n && max; i++) y->at[i] = -INFINITY;
     beside b = beside_of(x, reduced);

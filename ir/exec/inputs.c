@@ -157,6 +157,8 @@ static void in_block(search *s, const ds_func *func, const ds_block *block, ds_v
                 follow(s, op->callee, op->callee->args[i]);
             else if (op->code == DS_OP_FOR || op->code == DS_OP_LOCAL)
                 follow(s, func, op->args[i]);
+            else if (op->code == DS_OP_CASE)
+                follow(s, func, op->out[0]);
             else if (op->code >= DS_OP_FIRST_TABLE_OP)
                 used_by(s, func, op, i);
         }

@@ -36,13 +36,16 @@ static void scope_path(const ds_exec_thread *thread, const ds_exec_open *open, b
         ds_buf_printf(out, "/%s[%lld]", open->op->index, (long long)open->turn.value);
     } else if (open->op->code == DS_OP_CALL) {
         ds_buf_printf(out, "/%s", ds_exec__own_name(thread, open->up->frame->scope.func, open->op));
+        ds_exec__point_text(open->up, out);
     }
 }
 
 void ds_exec__path(const ds_exec_thread *thread, const ds_exec_open *open, const ds_op *op,
                    bool with_entry, ds_buf *out) {
     scope_path(thread, open, with_entry, out);
-    if (op) ds_buf_printf(out, "/%s", ds_exec__own_name(thread, open->frame->scope.func, op));
+    if (!op) return;
+    ds_buf_printf(out, "/%s", ds_exec__own_name(thread, open->frame->scope.func, op));
+    ds_exec__point_text(open, out);
 }
 
 /* Puts "path: " (or "path, device 3 (tp=1): ") before a message. */
@@ -103,6 +106,7 @@ static void close_frame(ds_exec_frame *frame) {
 static void close_block(ds_exec_thread *thread) {
     ds_exec_open *open = thread->top;
     thread->top = open->up;
+    ds_exec__close_rec(open);
     for (uint32_t i = 0; i < open->n_results; i++) ds_exec__slot_drop(&open->results[i]);
     for (uint32_t i = 0; open->kept && i < open->op->n_out - open->op->n_args; i++)
         ds_exec__slot_drop(&(ds_exec_slot){.family = open->kept[i]});
@@ -124,20 +128,22 @@ static ds_exec_frame *new_frame(const ds_func *func, const ds_exec_place *here) 
 /* ---- loops ---- */
 
 /* Carries of the next turn, or, after the last one, the results. */
-static void next_turn(ds_exec_thread *thread, ds_exec_open *open) {
+static ds_status next_turn(ds_exec_thread *thread, ds_exec_open *open, ds_error *err) {
     const ds_op *op = open->op;
-    bool more = open->turn.value < open->hi;
-    for (uint32_t i = 0; i < op->n_args; i++) {
-        uint32_t to = more ? op->args[i].i : op->out[i].i;
-        ds_exec__slot_set(&open->frame->slots[to], ds_exec__slot_share(open->results[i]));
-    }
     open->next = 0;
-    if (more) return;
-    for (uint32_t i = op->n_args; i < op->n_out; i++) {
-        ds_exec_slot family = {.family = open->kept[i - op->n_args]};
-        ds_exec__slot_set(&open->frame->slots[op->out[i].i], ds_exec__slot_share(family));
+    if (open->turn.value < open->hi) {
+        for (uint32_t i = 0; i < op->n_args; i++)
+            ds_exec__slot_set(&open->frame->slots[op->args[i].i],
+                              ds_exec__slot_share(open->results[i]));
+        return DS_OK;
+    }
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        ds_exec_slot result = i < op->n_args ? open->results[i]
+                                             : (ds_exec_slot){.family = open->kept[i - op->n_args]};
+        DS_TRY(ds_exec__define(thread, open->up, op->out[i], ds_exec__slot_share(result), err));
     }
     close_block(thread);
+    return DS_OK;
 }
 
 static ds_status too_many_steps(ds_loc loc, ds_error *err) {
@@ -175,14 +181,12 @@ static ds_status open_loop(ds_exec_thread *thread, const ds_op *op, const ds_exe
         DS_TRY(ds_exec__family_new(lo, hi - lo, op->loc, &open->kept[i - op->n_args], err));
     for (uint32_t i = 0; i < op->n_args && !*waits; i++)
         DS_TRY(ds_exec__read(thread, up, &op->in[i], &open->results[i], waits, err));
-    if (*waits)
-        close_block(thread);
-    else
-        next_turn(thread, open);
+    if (!*waits) return next_turn(thread, open, err);
+    close_block(thread);
     return DS_OK;
 }
 
-static void end_turn(ds_exec_thread *thread, ds_exec_open *open) {
+static ds_status end_turn(ds_exec_thread *thread, ds_exec_open *open, ds_error *err) {
     const ds_op *op = open->op;
     for (uint32_t i = op->n_args; i < op->n_out; i++) {
         ds_exec_family *kept = open->kept[i - op->n_args];
@@ -190,7 +194,7 @@ static void end_turn(ds_exec_thread *thread, ds_exec_open *open) {
         open->results[i] = (ds_exec_slot){0};
     }
     open->turn.value++;
-    next_turn(thread, open);
+    return next_turn(thread, open, err);
 }
 
 /* ---- local regions ---- */
@@ -249,8 +253,9 @@ static ds_status end_region(ds_exec_thread *thread, ds_exec_open *open, ds_error
         ds_status status =
             seen_as(&site, op->result_types[i], open->results[i].value, &whole.value, err);
         if (status == DS_OK) status = ds_exec__finish(thread, up, op, whole.value, err);
-        ds_exec__slot_set(&up->frame->slots[op->out[i].i], whole);
+        if (status != DS_OK) ds_exec__slot_drop(&whole);
         DS_TRY(status);
+        DS_TRY(ds_exec__define(thread, up, op->out[i], whole, err));
     }
     close_block(thread);
     return DS_OK;
@@ -280,12 +285,15 @@ static ds_status open_call(ds_exec_thread *thread, const ds_op *op, const ds_exe
     return DS_OK;
 }
 
-static void end_call(ds_exec_thread *thread, ds_exec_open *open) {
+/* Of a call or a rec. */
+static ds_status give_results(ds_exec_thread *thread, ds_exec_open *open, ds_error *err) {
     for (uint32_t i = 0; i < open->op->n_out; i++) {
-        ds_exec__slot_set(&open->up->frame->slots[open->op->out[i].i], open->results[i]);
+        ds_exec_slot result = open->results[i];
         open->results[i] = (ds_exec_slot){0};
+        DS_TRY(ds_exec__define(thread, open->up, open->op->out[i], result, err));
     }
     close_block(thread);
+    return DS_OK;
 }
 
 /* ---- table ops ---- */
@@ -390,8 +398,13 @@ static ds_status table_op(ds_exec_thread *thread, const ds_op *op, const ds_exec
     }
     if (status == DS_OK && !*waits) {
         status = execute(thread, open, op, in, out, err);
-        for (uint32_t i = 0; i < op->n_out; i++)
-            ds_exec__slot_set(&open->frame->slots[op->out[i].i], (ds_exec_slot){.value = out[i]});
+        for (uint32_t i = 0; i < op->n_out; i++) {
+            ds_exec_slot result = {.value = out[i]};
+            if (status == DS_OK)
+                status = ds_exec__define(thread, open, op->out[i], result, err);
+            else
+                ds_exec__slot_drop(&result);
+        }
     }
     for (uint32_t i = 0; i < op->n_in; i++) ds_exec__slot_drop(&slots[i]);
     free(slots);
@@ -414,11 +427,13 @@ static const char *weight_name(ds_exec_thread *thread, const ds_exec_open *open,
                           ds_exec__own_name(thread, chain[i]->up->frame->scope.func, chain[i]->op));
     ds_buf_put(&text, name);
     bool indexed = false;
-    for (uint32_t i = n; i-- > 0;)
-        if (chain[i]->op && chain[i]->op->code == DS_OP_FOR) {
-            ds_buf_printf(&text, "%c%lld", indexed ? ',' : '{', (long long)chain[i]->turn.value);
-            indexed = true;
-        }
+    for (uint32_t i = n; i-- > 0;) {
+        if (chain[i]->rec)
+            ds_exec__weight_indices(thread, chain[i], i ? chain[i - 1]->op : NULL, &indexed, &text);
+        if (!chain[i]->op || chain[i]->op->code != DS_OP_FOR) continue;
+        ds_buf_printf(&text, "%c%lld", indexed ? ',' : '{', (long long)chain[i]->turn.value);
+        indexed = true;
+    }
     if (indexed) ds_buf_putc(&text, '}');
     const char *kept = ds_arena_strdup(&thread->run->arena, text.text);
     ds_buf_deinit(&text);
@@ -510,9 +525,9 @@ static ds_status end_block(ds_exec_thread *thread, ds_exec_open *open, ds_error 
     if (!open->op)
         end_entry(thread, open);
     else if (open->op->code == DS_OP_FOR)
-        end_turn(thread, open);
-    else if (open->op->code == DS_OP_CALL)
-        end_call(thread, open);
+        return end_turn(thread, open, err);
+    else if (open->op->code == DS_OP_CALL || open->op->code == DS_OP_REC)
+        return give_results(thread, open, err);
     else
         return end_region(thread, open, err);
     return DS_OK;
@@ -535,8 +550,31 @@ static ds_status leave(ds_exec_thread *thread, const ds_op *op, const ds_exec_va
 static ds_status weight(ds_exec_thread *thread, const ds_op *op, ds_error *err) {
     ds_exec_open *open = thread->top;
     const ds_value_info *info = ds_value_at(open->frame->scope.func, op->out[0]);
-    return input(thread, open, op->out[0], weight_name(thread, open, info->name), open->indices,
-                 &open->frame->slots[op->out[0].i], err);
+    ds_exec_slot slot = {0};
+    DS_TRY(input(thread, open, op->out[0], weight_name(thread, open, info->name), open->indices,
+                 &slot, err));
+    return ds_exec__define(thread, open, op->out[0], slot, err);
+}
+
+/* ---- recs ---- */
+
+static ds_status open_rec(ds_exec_thread *thread, const ds_op *op, ds_error *err) {
+    ds_exec_frame *frame = thread->top->frame;
+    return ds_exec__open_rec(thread, open_block(thread, op, op->body, frame, op->n_out), err);
+}
+
+static ds_status step(ds_exec_thread *thread, const ds_op *op, const ds_exec_value **waits,
+                      ds_error *err);
+
+/* The next equation of the rec at the top, or the rec's end. */
+static ds_status step_rec(ds_exec_thread *thread, ds_error *err) {
+    ds_exec_open *open = thread->top;
+    const ds_op *op;
+    bool ended;
+    if (++thread->run->steps > DS_EXEC_MAX_STEPS) return too_many_steps(open->op->loc, err);
+    DS_TRY(ds_exec__rec_next(thread, open, &op, &ended, err));
+    if (ended) return end_block(thread, open, err);
+    return op ? step(thread, op, &thread->waits_for, err) : DS_OK;
 }
 
 static ds_status step(ds_exec_thread *thread, const ds_op *op, const ds_exec_value **waits,
@@ -548,6 +586,8 @@ static ds_status step(ds_exec_thread *thread, const ds_op *op, const ds_exec_val
         return open_call(thread, op, waits, err);
     case DS_OP_LOCAL:
         return open_region(thread, op, err);
+    case DS_OP_REC:
+        return open_rec(thread, op, err);
     case DS_OP_WEIGHT:
         return weight(thread, op, err);
     case DS_OP_YIELD:
@@ -561,6 +601,11 @@ static ds_status step(ds_exec_thread *thread, const ds_op *op, const ds_exec_val
 ds_status ds_exec__thread_run(ds_exec_thread *thread, bool *progress, ds_error *err) {
     while (thread->top) {
         ds_exec_open *open = thread->top;
+        if (open->rec) {
+            DS_TRY(step_rec(thread, err));
+            *progress = true;
+            continue;
+        }
         if (open->next == open->block->n_ops) {
             DS_TRY(end_block(thread, open, err));
             continue;

@@ -47,6 +47,7 @@ typedef struct ds_exec_open {
     ds_exec_family **kept; /* FOR: one a kept value */
     ds_exec_slot *results; /* what yield or return gave */
     uint32_t n_results;
+    struct ds_exec_rec *rec; /* REC (rec.c) */
 } ds_exec_open;
 
 /* A line of execution: the program, or one rank of it. */
@@ -82,6 +83,26 @@ ds_exec_site ds_exec__site(const ds_exec_thread *thread, const ds_exec_open *ope
 /* Rounds if that is asked for, and checks replicas. */
 ds_status ds_exec__finish(const ds_exec_thread *thread, const ds_exec_open *open, const ds_op *op,
                           ds_exec_value *value, ds_error *err);
+
+/* rec.c */
+/* Gives a value its content; takes `content` over. In a rec's body: at the current point. */
+ds_status ds_exec__define(ds_exec_thread *thread, ds_exec_open *open, ds_value value,
+                          ds_exec_slot content, ds_error *err);
+/* Checks the rec that was opened, and wants what it yields. */
+ds_status ds_exec__open_rec(ds_exec_thread *thread, ds_exec_open *open, ds_error *err);
+/* The next equation to compute, the indices being those of its point; NULL: none yet. *ended: all
+ * is computed, and open->results are set. */
+ds_status ds_exec__rec_next(ds_exec_thread *thread, ds_exec_open *open, const ds_op **op,
+                            bool *ended, ds_error *err);
+void ds_exec__close_rec(ds_exec_open *open);
+/* The dims and their values at the current point; none outside of a rec's own block. */
+const ds_index *ds_exec__point(const ds_exec_open *open, uint32_t *n);
+/* "{3,0}", the current point; nothing outside of a rec's own block. */
+void ds_exec__point_text(const ds_exec_open *open, ds_buf *out);
+/* Adds to a weight's name the indices that a rec around it gives. `called`: what the rec's equation
+ * opened on the way to the weight; NULL: the weight is the equation. */
+void ds_exec__weight_indices(const ds_exec_thread *thread, const ds_exec_open *open,
+                             const ds_op *called, bool *indexed, ds_buf *out);
 
 /* mask.c: fills e->mask_key, the hash of what names the mask of a dropout on the device at
  * `position`. */

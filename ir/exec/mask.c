@@ -1,7 +1,8 @@
 /* What names a dropout mask (a function of seed, op path, step and global index).
  *
  * The key of an op is the names of the blocks around it from the outside in, a loop's being its
- * index, and its own name, joined by dots; the turns of those loops are numbers beside it. So
+ * index and a rec's the op's dims, and its own name, joined by dots; the turns of those loops and
+ * the point are numbers beside it. So
  * `%d = dropout(%x)` in `for l` in a call named block has the key "block.l.d" and the turn [l], and
  * {key = "block.l.d", turn = [l]} says the same from anywhere. The entry's name is no part of it.
  * To a key that is given so, the microbatches of the calls around it are added as further turns.
@@ -15,6 +16,9 @@
 static void block_names(const ds_exec_thread *thread, const ds_exec_open *open, ds_buf *out) {
     if (open->up) block_names(thread, open->up, out);
     if (!open->op) return;
+    uint32_t n_point;
+    const ds_index *point = ds_exec__point(open, &n_point);
+    for (uint32_t i = 0; i < n_point; i++) ds_buf_printf(out, "%s.", point[i].name);
     if (open->op->code == DS_OP_FOR)
         ds_buf_printf(out, "%s.", open->op->index);
     else if (open->op->code == DS_OP_CALL)
@@ -24,6 +28,9 @@ static void block_names(const ds_exec_thread *thread, const ds_exec_open *open, 
 static uint64_t with_turns(const ds_exec_open *open, uint64_t key) {
     if (open->up) key = with_turns(open->up, key);
     bool loop = open->op && open->op->code == DS_OP_FOR;
+    uint32_t n_point;
+    const ds_index *point = ds_exec__point(open, &n_point);
+    for (uint32_t i = 0; i < n_point; i++) key = ds_hash_mix(key, (uint64_t)point[i].value);
     return loop ? ds_hash_mix(key, (uint64_t)open->turn.value) : key;
 }
 

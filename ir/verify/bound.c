@@ -562,7 +562,12 @@ static void rec_region(bound_walk *w, const ds_op *rec) {
     bool complete, before = w->in_rec;
     ds_error err = {0};
     uint32_t errors = w->ck->diags->n_errors;
-    if (ds_rec_check(w->at->func, rec, &w->env, MAX_REC_READS, &complete, &err) != DS_OK)
+    for (uint32_t d = 0; d < rec->n_dims; d++) {
+        int64_t lo, hi;
+        binder_range(w, &rec->dims[d], &lo, &hi);
+    }
+    if (w->ck->diags->n_errors == errors &&
+        ds_rec_check(w->at->func, rec, &w->env, MAX_REC_READS, &complete, &err) != DS_OK)
         ds_verify__pass_on(w->ck, &err);
     w->in_rec = true;
     for (uint32_t i = 0; i < rec->body->n_ops && w->ck->diags->n_errors == errors; i++)
