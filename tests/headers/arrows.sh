@@ -2,7 +2,7 @@
 # arrows.sh ROOT: holds every #include to the dependency direction of the rooms.
 #
 #   ir/base <- ir/core <- ir/ops <- ir/strategy <- ir/lang <- ir/verify <- ir/schedule <- ir/exec
-#     <- ir/passes <- ir/prove, ir/import <- ir/launch, sim/topo, sim/cost <- sim/net <- sim/coll <- sim/plan
+#     <- ir/temporal <- ir/passes <- ir/prove, ir/import <- ir/launch, sim/topo, sim/cost <- sim/net <- sim/coll <- sim/plan
 #     <- sim/engine <- sim/mem <- sim/run <- sim/report <- search/* <- tools
 #   search/space <- search/bound <- search/methods <- search/driver <- search/plot
 #
@@ -36,7 +36,7 @@ offences=$(
     }
     below=ir/base
     may ir/base $below
-    for room in core ops strategy lang verify schedule exec passes; do
+    for room in core ops strategy lang verify schedule exec temporal passes; do
         below="$below ir/$room"
         # shellcheck disable=SC2086 # one word a room
         for folder in $(find "ir/$room" -type d); do may "$folder" $below; done

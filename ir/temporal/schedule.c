@@ -1,0 +1,99 @@
+/* The schedule of a program, and schedules as text. */
+#include "ir/temporal/internal.h"
+
+#include <inttypes.h>
+
+static ds_status check(const ds_temporal_program *program, ds_error *err) {
+    if (program->n_dims > DS_TEMPORAL_DIMS)
+        return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE,
+                            "%u dims: a temporal program has %u at most", program->n_dims,
+                            DS_TEMPORAL_DIMS);
+    return DS_OK;
+}
+
+ds_status ds_temporal_schedule_make(const ds_temporal_program *program, ds_arena *arena,
+                                    ds_temporal_schedule *out, ds_error *err) {
+    *out = (ds_temporal_schedule){0};
+    DS_TRY(check(program, err));
+    ds_temporal__graph graph;
+    ds_temporal__graph_init(program, arena, &graph);
+    if (!ds_temporal__nest_make(&graph, out)) return ds_temporal__unroll(program, arena, out, err);
+    bool exact;
+    const ds_temporal__boxes *need = ds_temporal__need(program, arena, &exact);
+    out->inexact = !exact;
+    ds_temporal__loops_make(program, need, arena, out);
+    return DS_OK;
+}
+
+/* ---- text ---- */
+
+static void indent(uint32_t depth, ds_buf *out) {
+    for (uint32_t i = 0; i < depth; i++) ds_buf_put(out, "  ");
+}
+
+static void print_nest(const ds_temporal_program *program, const ds_temporal_nest *nest, uint32_t n,
+                       const ds_temporal_nest *around, uint32_t depth, ds_buf *out) {
+    for (uint32_t i = 0; i < n; i++) {
+        indent(depth, out);
+        if (nest[i].loop) {
+            ds_buf_printf(out, "for %s%s\n", program->dims[nest[i].dim].name,
+                          nest[i].direction < 0 ? " reversed" : "");
+            print_nest(program, nest[i].body, nest[i].n_body, &nest[i], depth + 1, out);
+            continue;
+        }
+        uint32_t s = nest[i].statement;
+        ds_buf_printf(out, "%s%s", nest[i].free ? "free " : "", program->statements[s].name);
+        int64_t shift = around ? around->shift[s + (nest[i].free ? program->n : 0)] : 0;
+        if (shift != 0) ds_buf_printf(out, " [%" PRId64 "]", shift);
+        ds_buf_putc(out, '\n');
+    }
+}
+
+void ds_temporal_nest_print(const ds_temporal_program *program,
+                            const ds_temporal_schedule *schedule, ds_buf *out) {
+    if (schedule->unrolled) ds_buf_put(out, "point by point\n");
+    print_nest(program, schedule->nest, schedule->n_nest, NULL, 0, out);
+}
+
+static void print_place(const ds_temporal_place *place, ds_buf *out) {
+    if (place->loop == DS_TEMPORAL_NO_LOOP) {
+        ds_buf_put_int(out, place->offset);
+    } else {
+        ds_buf_printf(out, "v%u", place->loop);
+        if (place->offset != 0) ds_buf_printf(out, "%+" PRId64, place->offset);
+    }
+    if (place->count != 1) {
+        ds_buf_putc(out, ':');
+        ds_buf_put_int(out, place->offset + place->count);
+    }
+}
+
+static void print_nodes(const ds_temporal_program *program, const ds_temporal_node *nodes,
+                        uint32_t n, uint32_t depth, ds_buf *out) {
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_temporal_node *node = &nodes[i];
+        indent(depth, out);
+        if (node->kind == DS_TEMPORAL_LOOP) {
+            ds_buf_printf(out, "for v%u (%s) in %" PRId64 "..%" PRId64 "%s\n", depth,
+                          program->dims[node->dim].name, node->lo, node->hi,
+                          node->reverse ? " reversed" : "");
+            print_nodes(program, node->body, node->n_body, depth + 1, out);
+            continue;
+        }
+        const ds_temporal_statement *s = &program->statements[node->statement];
+        ds_buf_printf(out, "%s%s", node->kind == DS_TEMPORAL_FREE ? "free " : "", s->name);
+        bool first = true;
+        for (uint32_t d = 0; d < program->n_dims; d++) {
+            if (!(s->dims >> d & 1)) continue;
+            ds_buf_put(out, first ? "{" : ", ");
+            print_place(&node->place[d], out);
+            first = false;
+        }
+        ds_buf_put(out, first ? "\n" : "}\n");
+    }
+}
+
+void ds_temporal_print(const ds_temporal_program *program, const ds_temporal_schedule *schedule,
+                       ds_buf *out) {
+    print_nodes(program, schedule->nodes, schedule->n_nodes, 0, out);
+}
