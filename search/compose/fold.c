@@ -365,13 +365,17 @@ static ds_status make_step(ds_fold *fold, ds_template *t, const ds_fold_step *st
     return status;
 }
 
+static int64_t world_of(const ds_strategy *s) {
+    return s->dp * s->cp * s->tp * s->pp;
+}
+
 /* The schematic plan: that of the first sort of replicas, which can become those of the others. */
 static bool make_plan(const ds_fold *fold, const ds_fold_step *step, ds_template *t) {
     ds_plan_schematic schematic = {.kind = fold->kind,
                                    .profile = fold->profile,
                                    .clock_ppb = ds_topo_device_clock(fold->topo, 0),
                                    .power_mw = ds_topo_device_power_mw(fold->topo, 0),
-                                   .n_devices = ds_topo_n_devices(fold->topo)};
+                                   .n_devices = world_of(step->strategy)};
     ds_plan_options options = {.cost_mode = step->options->cost_mode,
                                .schematic = &schematic,
                                .keeps_products = ds_strategy_keeps_products(step->strategy)};
@@ -443,6 +447,8 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
     DS_TRY(know_devices(fold, step, err));
     if (fold->unequal || fold->holds) return DS_OK;
     uint64_t key = template_key(step, &less, n_chunks, turns, DS_PASS_COUNT);
+    if (ds_profile_is_generic(step->profiles, fold->profile)) /* the slowest of so many devices */
+        key = ds_hash_mix(key, (uint64_t)world_of(step->strategy));
     const uint64_t *found = ds_map_find(&fold->templates, key);
     ds_template *t = found ? (ds_template *)(uintptr_t)*found : NULL;
     if (!t) {

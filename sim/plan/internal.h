@@ -101,6 +101,7 @@ typedef struct ds_builder {
     bool on_symbols;        /* a stamp is being made: operands are no values */
     uint32_t *rank_devices; /* per-rank programs: the device of rank i */
     uint32_t n_rank_devices;
+    int64_t n_used; /* devices of the program (uses.c) */
     ds_sharing sharing;
     ds_plan_turn turn;
     bool unturned;      /* plan every part, whether it repeats or not */
@@ -129,6 +130,9 @@ ds_status ds_plan__find_profiles(ds_builder *b, ds_error *err);
 ds_status ds_plan__generic_of(const ds_profiles *profiles, uint32_t kind, ds_loc loc,
                               uint32_t *profile, ds_error *err);
 void ds_plan__deinit(ds_builder *b);
+
+/* uses.c: finds n_used. O(values of the program). */
+ds_status ds_plan__count_used(ds_builder *b, ds_error *err);
 
 /* place.c */
 ds_status ds_plan__know_devices(ds_builder *b, ds_loc loc, ds_error *err);

@@ -201,10 +201,6 @@ static int64_t power_of(const ds_builder *b, uint32_t device) {
                          : b->options->schematic->power_mw;
 }
 
-static int64_t n_devices_of(const ds_builder *b) {
-    return b->plan->topo ? b->plan->n_devices : b->options->schematic->n_devices;
-}
-
 /* On a degraded device everything takes longer; what the program says of a duration, as compute
  * does. */
 static ds_status degrade_variant(const ds_builder *b, const ds_cost_query *query, uint32_t device,
@@ -265,6 +261,7 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
     if (!given && ds_profile_is_generic(b->profiles, b->plan->profile_of[p->devices[pos]]))
         v->calls = ds_kernel_calls(b->plan->kernels, ds_op_name(op->code));
     v->passes = kernel && kernel->line;
+    v->n_used = b->n_used;
     ds_env env = ds_binding_env(b->binding, site->indices);
     if (op->code >= DS_OP_FIRST_TABLE_OP) {
         ds_status status = work_of(op, &env, in, out, &v->work, err);
@@ -285,7 +282,7 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
                                  .kernels = ds_plan_kernels_of(b->plan, op),
                                  .extra_launches = v->extra_launches,
                                  .passes = v->passes,
-                                 .n_devices = n_devices_of(b),
+                                 .n_devices = b->n_used,
                                  .kernel = b->plan->attention_kernel};
     if (given) {
         v->cost = (ds_cost){.origin = DS_COST_GIVEN};

@@ -127,6 +127,7 @@ static ds_status walk(ds_builder *b, int64_t steps, ds_error *err) {
     DS_TRY(ds_plan__find_profiles(b, err));
     DS_TRY(ds_plan__find_kernels(b, err));
     DS_TRY(find_default_place(b, err));
+    DS_TRY(ds_plan__count_used(b, err));
     return ds_plan__walk(b, steps, err);
 }
 

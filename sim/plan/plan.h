@@ -74,6 +74,7 @@ typedef struct ds_variant {
     int32_t extra_launches; /* COMPUTE: of ds_cost_query */
     int32_t calls;          /* COMPUTE: small kernels that the host issues beside */
     bool passes;            /* COMPUTE: of ds_cost_query */
+    int64_t n_used;         /* COMPUTE: n_devices of ds_cost_query */
 } ds_variant;
 
 struct ds_coll_request;                   /* sim/coll/coll.h */
@@ -340,7 +341,7 @@ typedef struct ds_plan_schematic {
     int64_t replica;       /* coordinate on dp whose unequal parts the devices have */
     int64_t clock_ppb;     /* of all devices (ds_topo_device_clock) */
     int64_t power_mw;      /* the same (ds_topo_device_power_mw) */
-    int64_t n_devices;     /* of the topology */
+    int64_t n_devices;     /* of the program */
     const int64_t *others; /* ds_plan_take_sort is going to ask for these replicas */
     uint32_t n_others;
     bool apart; /* set meanwhile: what one of those is shares nothing with the rest */

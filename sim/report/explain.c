@@ -83,7 +83,7 @@ static void explain_compute(const ds_plan *plan, const ds_record *r, ds_buf *out
                                .kernels = ds_plan_kernels_of(plan, r->op),
                                .extra_launches = v->extra_launches,
                                .passes = v->passes,
-                               .n_devices = plan->n_devices,
+                               .n_devices = v->n_used,
                                .kernel = plan->attention_kernel};
         ds_cost_op(&query, plan->cost_mode, &cost, out, NULL);
         ds_cost_clock(&query, ds_topo_device_clock(plan->topo, cls->device),
