@@ -208,6 +208,11 @@ ds_status val_check_model(const val_row *row, const val_testbed *t, ds_error *er
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
                             "%s: products narrower than the activations between them",
                             row->precision);
+    if (row->known && row->ep > row->gpus_per_node && !val_testbed_is_generic(t))
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                            "ep %lld on nodes of %lld: no step that the profile was fitted to has "
+                            "experts across nodes; --zero-shot predicts the row",
+                            (long long)row->ep, (long long)row->gpus_per_node);
     if (row->known) return DS_OK;
     if (t->model != VAL_LLAMA && row->kv_heads != row->heads)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,

@@ -80,7 +80,9 @@ double val_recipe_offloaded(const val_row *row) {
 
 /* moe_a2a_overlap of NVIDIA-NeMo/Megatron-Bridge: pull requests 3983 (DeepSeek-V3 on GB300), 4226
  * (GB200), 4249 (Qwen3 on racks), all of them for container 26.06, and
- * configs/gpt_oss/gpt_oss_workload_base_configs.py. */
+ * configs/gpt_oss/gpt_oss_workload_base_configs.py; on H100 configs/qwen/qwen3_workload_base_configs.py
+ * (235B) and configs/deepseek/deepseek_v3_llm_pretrain.py of 25.09 (A2A_1F1B), and on B200
+ * configs/deepseek/deepseek_workload_base_configs.py. */
 static const recipe overlaps[] = {
     {"DeepSeekV3", "GB300", "fp8", 0, 2606, NULL},
     {"DeepSeekV3", "GB200", "fp8", 0, 2606, NULL},
@@ -88,14 +90,33 @@ static const recipe overlaps[] = {
     {"Qwen3", "GB200", "fp8", 0, 2606, NULL},
     {"GPT OSS 120B", "GB300", "fp8", 0, 2606, NULL},
     {"GPT OSS 120B", "GB200", "fp8", 0, 2606, NULL},
+    {"Qwen3_235B", "H100", NULL, 0, 0, NULL},
+    {"DeepSeekV3", "H100", NULL, 0, 0, NULL},
+    {"DeepSeekV3", "B200", "mxfp8", 8, 0, NULL},
 };
 
-bool val_recipe_overlaps(const val_row *row) {
-    for (size_t i = 0; i < sizeof overlaps / sizeof *overlaps; i++) {
-        const recipe *r = &overlaps[i];
+/* The same files: moe_flex_dispatcher_backend = "deepep", enable_deepep. Qwen3-235B on H100 has
+ * moe_token_dispatcher_type = "alltoall", and gpt-oss the default, which is the same. */
+static const recipe dispatches[] = {
+    {"DeepSeekV3", "H100", NULL, 0, 0, NULL},
+    {"DeepSeekV3", "B200", "mxfp8", 8, 0, NULL},
+};
+
+static bool is_among(const recipe *lines, size_t n, const val_row *row) {
+    for (size_t i = 0; i < n; i++) {
+        const recipe *r = &lines[i];
         if (begins(row->model, r->model) && begins(row->gpu, r->gpu) &&
-            mentions(row->precision, r->precision) && row->release >= r->since)
+            (!r->precision || mentions(row->precision, r->precision)) &&
+            (!r->pp || r->pp == row->pp) && row->release >= r->since)
             return true;
     }
     return false;
+}
+
+bool val_recipe_overlaps(const val_row *row) {
+    return is_among(overlaps, sizeof overlaps / sizeof *overlaps, row);
+}
+
+bool val_recipe_has_deepep(const val_row *row) {
+    return is_among(dispatches, sizeof dispatches / sizeof *dispatches, row);
 }

@@ -15,4 +15,7 @@ double val_recipe_offloaded(const val_row *row);
 /* Does the recipe put tokens' exchange with experts under another microbatch's compute? */
 bool val_recipe_overlaps(const val_row *row);
 
+/* Does the recipe send tokens by DeepEP (moe_flex_dispatcher_backend, moe_enable_deepep)? */
+bool val_recipe_has_deepep(const val_row *row);
+
 #endif

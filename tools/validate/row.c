@@ -115,17 +115,23 @@ static ds_status find_contradictions(const val_row *r, ds_error *err) {
                             "a batch of %" PRId64 " is no multiple of mbs %" PRId64
                             " times dp %" PRId64,
                             r->gbs, r->mbs, r->dp);
-    if (r->known && r->ep > r->gpus_per_node)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
-                            "ep %" PRId64 " on nodes of %" PRId64
-                            ": a token crosses to a node once for all of its experts there, and "
-                            "beside another microbatch's compute (DeepEP)",
-                            r->ep, r->gpus_per_node);
     if (r->known && r->dp * r->cp % r->ep && r->ep != r->dp * r->cp * r->tp)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
                             "ep %" PRId64 " neither divides dp %" PRId64 " times cp %" PRId64
                             ", nor is it that times tp %" PRId64,
                             r->ep, r->dp, r->cp, r->tp);
+    if (r->known && r->ep > 1 && r->tp > 1 && r->ep != r->dp * r->cp * r->tp)
+        return ds_error_set(
+            err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+            "ep %" PRId64 " of %" PRId64
+            " devices of dp, cp and tp: the recipe keeps experts whole on a device "
+            "(expert_tensor_parallel_size = 1), and here tp would split the experts",
+            r->ep, r->dp * r->cp * r->tp);
+    if (r->known && r->ep > r->gpus_per_node && strncasecmp(r->model, "Nemotron", 8) == 0)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                            "ep %" PRId64 " on nodes of %" PRId64
+                            ": the recipe names two dispatchers of tokens, alltoall and hybridep",
+                            r->ep, r->gpus_per_node);
     if ((!r->known && r->hidden % r->heads) || r->heads % r->tp)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
                             "%" PRId64 " heads do not divide hidden %" PRId64 ", or tp %" PRId64

@@ -105,10 +105,6 @@ static void put_topology(const val_row *r, const val_testbed *t, const char *gpu
 
 /* ---- the model ---- */
 
-static bool is_generic(const val_testbed *t) {
-    return t->profile && strcmp(t->profile, VAL_GENERIC) == 0;
-}
-
 static const char *model_file(const val_row *r, const val_testbed *t) {
     static const char *const files[VAL_MODELS] = {"megatron", "gpt", "llama", "bert"};
     if (!r->known) return files[t->model];
@@ -118,7 +114,7 @@ static const char *model_file(const val_row *r, const val_testbed *t) {
 static const char *model_entry(const val_row *r, const val_testbed *t) {
     static const char *const entries[VAL_MODELS] = {"gpt", "gpt", "llama", "bert"};
     if (!r->known) return entries[t->model];
-    if (is_generic(t) && r->known->entry_generic) return r->known->entry_generic;
+    if (val_testbed_is_generic(t) && r->known->entry_generic) return r->known->entry_generic;
     return in_4_bits(r) && r->known->entry_4_bits ? r->known->entry_4_bits : r->known->entry;
 }
 
@@ -173,7 +169,7 @@ static void put_sp(const val_row *r, const val_testbed *t, val_purpose purpose, 
 
 /* Constants of a testbed were fitted to steps whose recomputation was not known. */
 static bool follows_recipe(const val_testbed *t, val_purpose purpose) {
-    return purpose >= VAL_FITS || (purpose == VAL_TIME && t->recipes && is_generic(t));
+    return purpose >= VAL_FITS || (purpose == VAL_TIME && t->recipes && val_testbed_is_generic(t));
 }
 
 static void put_recompute(const val_row *r, const val_testbed *t, val_purpose purpose,
@@ -207,6 +203,12 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
     if (r->ep > 1) ds_buf_printf(out, ", ep = %" PRId64, r->ep);
     if (r->ep > 1 && purpose == VAL_TIME && follows_recipe(t, purpose) && val_recipe_overlaps(r))
         ds_buf_put(out, ", ep_overlap = true");
+    if (r->ep > r->gpus_per_node && purpose == VAL_TIME && follows_recipe(t, purpose) &&
+        val_recipe_has_deepep(r)) {
+        /* DeepSeek-V3 routes a token to 4 of 8 groups of experts, which are neighbours. */
+        int64_t nodes = r->ep / r->gpus_per_node;
+        ds_buf_printf(out, ", ep_dispatch = deepep, ep_nodes = %" PRId64, (nodes + 1) / 2);
+    }
     if (r->zero == 1 && (t->uneven || purpose == VAL_MEMORY))
         ds_buf_put(out, ", zero_uneven = true");
     put_sp(r, t, purpose, out);
@@ -259,12 +261,12 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
     else if (t->fsdp && purpose != VAL_TIME)
         ds_buf_put(out, "  framework = fsdp\n");
     /* Constants of a testbed stand for its kernels, and were fitted with what an operation keeps. */
-    bool own = purpose == VAL_TIME && !is_generic(t);
+    bool own = purpose == VAL_TIME && !val_testbed_is_generic(t);
     const char *kernels = purpose >= VAL_FITS ? "fused" : own ? NULL : t->kernels;
     if (kernels) ds_buf_printf(out, "  kernels = %s\n", kernels);
     if (t->loss_kernels) ds_buf_printf(out, "  loss_kernels = %s\n", t->loss_kernels);
     if (t->norm_kernels) ds_buf_printf(out, "  norm_kernels = %s\n", t->norm_kernels);
-    if (purpose == VAL_TIME && is_generic(t))
+    if (purpose == VAL_TIME && val_testbed_is_generic(t))
         ds_buf_printf(
             out, "  profile = generic\n%s%s%s", t->attention_kernel ? "  attention_kernel = " : "",
             t->attention_kernel ? t->attention_kernel : "", t->attention_kernel ? "\n" : "");

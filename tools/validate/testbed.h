@@ -8,6 +8,8 @@
 
 #include "tools/validate/row.h"
 
+#include <string.h>
+
 /* Which model of the library a row is, if it is none of tools/validate/zoo.h. */
 typedef enum val_model {
     VAL_GPT,       /* models/megatron.dir: GPT with the core of attention written out */
@@ -72,6 +74,10 @@ const val_testbed *val_testbed_of(const val_row *row);
 /* The name of the set that a row belongs to: its testbed's, else the file's name without folder,
  * "e2e_" and ".csv". */
 const char *val_set_of(const val_row *row, const char *file, char *room, size_t n);
+/* Does the generic profile of the device's kind stand for the testbed? */
+static inline bool val_testbed_is_generic(const val_testbed *testbed) {
+    return testbed->profile && strcmp(testbed->profile, VAL_GENERIC) == 0;
+}
 /* Fills what the row leaves blank. */
 void val_testbed_complete(const val_testbed *testbed, val_row *row);
 
