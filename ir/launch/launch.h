@@ -28,14 +28,15 @@ typedef struct ds_launch {
     int64_t virtual_stages;      /* chunks a stage, 1: none */
     const int64_t *stage_layers; /* layers of each chunk; NULL: equally many */
     uint32_t n_stage_layers;
-    int64_t zero, zero_group;     /* 0..3; replicas that share, 0: all */
-    bool sp, late_reduce;         /* sequence parallelism; gradients reduced at the end */
-    bool keeps_weights;           /* with zero = 3: reshard_after_forward = never */
-    bool compiled;                /* layers run as torch.compile's kernels (torchtitan) */
-    bool scatter_gather;          /* stages send each other a part a tp shard */
-    const char *schedule;         /* as `strategy` says it, "1f1b" */
-    const char *recompute;        /* as `strategy` says it: "none", "full", "every:K", "[a, b]" */
-    const char *recompute_layers; /* "all", "first:4" */
+    int64_t first_less, last_less; /* layers that embedding and loss count as */
+    int64_t zero, zero_group;      /* 0..3; replicas that share, 0: all */
+    bool sp, late_reduce;          /* sequence parallelism; gradients reduced at the end */
+    bool keeps_weights;            /* with zero = 3: reshard_after_forward = never */
+    bool compiled;                 /* layers run as torch.compile's kernels (torchtitan) */
+    bool scatter_gather;           /* stages send each other a part a tp shard */
+    const char *schedule;          /* as `strategy` says it, "1f1b" */
+    const char *recompute;         /* as `strategy` says it: "none", "full", "every:K", "[a, b]" */
+    const char *recompute_layers;  /* "all", "first:4" */
     const char *cp_type, *tp_overlap; /* as `strategy` says them, "ring", "none" */
     const char *ep_dispatch;          /* as `strategy` says it, "all_to_all" */
     bool ep_overlap;                  /* tokens travel under another microbatch's compute */

@@ -286,6 +286,26 @@ static void set_stage_layers(ds_launch *l, int64_t first, int64_t middle, int64_
     l->n_stage_layers = (uint32_t)l->pp;
 }
 
+/* Embedding and loss count as a layer each (get_num_layers_to_build of transformer_block.py). */
+static ds_status read_counted(ds_args *a, ds_error *err) {
+    ds_launch *l = a->launch;
+    int64_t layers = l->model.size[DS_MODEL_LAYERS], chunks = l->pp * l->virtual_stages;
+    if (l->pp == 1) return DS_OK;
+    l->first_less = ds_args__has(a, A_COUNT_EMBEDDING);
+    l->last_less = ds_args__has(a, A_COUNT_LOSS);
+    int64_t all = layers + l->first_less + l->last_less;
+    if (l->first_less + l->last_less == 0) return DS_OK;
+    if (l->n_stage_layers)
+        ds_args__refuse(a, lines[l->first_less ? A_COUNT_EMBEDDING : A_COUNT_LOSS].name,
+                        "with stages of given layers");
+    if (all % chunks)
+        return ds_launch__value(err,
+                                "%" PRId64 " layers, with embedding and loss as said, do not "
+                                "divide over %" PRId64 " chunks",
+                                all, chunks);
+    return DS_OK;
+}
+
 static ds_status read_unequal(ds_args *a, ds_error *err) {
     ds_launch *l = a->launch;
     int64_t first, last, layers = l->model.size[DS_MODEL_LAYERS];
@@ -327,7 +347,8 @@ static ds_status read_stages(ds_args *a, ds_error *err) {
         ds_args__refuse(a, lines[A_NO_OVERLAP_SENDS].name,
                         "sends between chunks overlap with computation");
     l->schedule = l->virtual_stages > 1 ? "interleaved" : "1f1b";
-    return has_layout ? DS_OK : read_unequal(a, err);
+    if (!has_layout) DS_TRY(read_unequal(a, err));
+    return read_counted(a, err);
 }
 
 static ds_status read_tensor(ds_args *a, ds_error *err) {

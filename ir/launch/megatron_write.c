@@ -191,14 +191,22 @@ static ds_status put_stages(ds_args_out *o, const ds_launch *l, ds_error *err) {
     if (!interleaves && strcmp(l->schedule, "1f1b") != 0)
         return ds_launch__lacks(l, err, "schedule", "it has 1f1b and interleaved, not %s",
                                 l->schedule);
-    bool divides = layers % chunks == 0 && !l->model.size[DS_MODEL_MTP];
+    int64_t all = layers + l->first_less + l->last_less;
+    bool counts = all != layers, divides = all % chunks == 0 && !l->model.size[DS_MODEL_MTP];
+    if (l->first_less > 1 || l->last_less > 1 || (counts && !divides))
+        return ds_launch__lacks(
+            l, err, l->first_less > l->last_less ? "first_stage_less" : "last_stage_less",
+            "embedding and loss count as one layer each, and the sum divides");
+    flag(o, A_COUNT_EMBEDDING, l->first_less);
+    flag(o, A_COUNT_LOSS, l->last_less);
     if (!l->n_stage_layers && !divides) {
         ds_buf layout = {0};
         ds_launch__put_layout(l, &layout);
         ds_args_out__set(o, A_LAYOUT, ds_arena_strdup(l->arena, layout.text));
         ds_buf_deinit(&layout);
     } else if (interleaves && l->virtual_stages > 1) {
-        ds_args_out__set_int(o, A_CHUNK_LAYERS, layers / chunks);
+        ds_args_out__set_int(o, counts ? A_CHUNKS : A_CHUNK_LAYERS,
+                             counts ? l->virtual_stages : layers / chunks);
     }
     if (l->tp > 1 && !l->scatter_gather)
         return ds_launch__lacks(l, err, "scatter_gather", "since 2026 it is always on");

@@ -73,6 +73,11 @@ static void put_stages(const ds_launch *l, ds_buf *out) {
     for (uint32_t i = 0; i < l->n_stage_layers; i++)
         ds_buf_printf(out, "%s%" PRId64 "%s", i ? ", " : "    stage_layers = [", l->stage_layers[i],
                       i + 1 < l->n_stage_layers ? "" : "]\n");
+    bool counts = l->framework == DS_LAUNCH_TORCHTITAN || l->first_less || l->last_less;
+    if (counts && !l->n_stage_layers)
+        ds_buf_printf(out,
+                      "    first_stage_less = %" PRId64 "\n    last_stage_less = %" PRId64 "\n",
+                      l->first_less, l->last_less);
     if (l->tp > 1 && !l->scatter_gather && l->framework == DS_LAUNCH_MEGATRON)
         ds_buf_put(out, "    scatter_gather = false\n");
 }
@@ -148,7 +153,8 @@ ds_status ds_launch_put_scenario(const ds_launch *l, const ds_launch_place *plac
 static const char carried[] =
     " optimizer dtype master_dtype grad_dtype product_dtype clip_norm loss "
     "dp tp pp cp ep ep_dispatch ep_overlap cp_type sp tp_overlap microbatches schedule "
-    "virtual_stages stage_layers scatter_gather zero zero_group late_reduce "
+    "virtual_stages stage_layers first_stage_less last_stage_less scatter_gather zero zero_group "
+    "late_reduce "
     "reshard_after_forward no_sync "
     "recompute recompute_layers offload offload_fraction bucket_size ",
                   numbers[] = " lr momentum beta1 beta2 eps weight_decay ";
@@ -263,6 +269,8 @@ static void take_stages(ds_launch *l, const ds_strategy *s) {
     if (l->virtual_stages < 1) l->virtual_stages = 1;
     l->stage_layers = s->stage_layers;
     l->n_stage_layers = s->n_stage_layers;
+    l->first_less = s->n_stage_layers ? 0 : s->first_stage_less;
+    l->last_less = s->n_stage_layers ? 0 : s->last_stage_less;
 }
 
 static ds_status take_strategy(ds_launch *l, const ds_binding *binding, const ds_strategy *s,

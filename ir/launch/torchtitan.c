@@ -139,24 +139,15 @@ static ds_status read_tensor(ds_args *a, ds_error *err) {
     return DS_OK;
 }
 
-/* Layers of each chunk: stages get alike many, embedding and head counted as layers of the first and
- * the last (generate_llm_fqn_per_model_part of pipeline_parallel.py). */
+/* Stages get alike many layers, embedding and head counted as layers of the first and the last
+ * (generate_llm_fqn_per_model_part of pipeline_parallel.py). */
 static ds_status read_chunks(ds_launch *l, int64_t first_less, int64_t last_less, ds_error *err) {
     int64_t layers = l->model.size[DS_MODEL_LAYERS], n = l->pp * l->virtual_stages,
             all = layers + first_less + last_less;
-    if (all / n < first_less + (n == 1) || all / n <= last_less)
+    if (n < 2 || all / n < first_less || all / n < last_less)
         return ds_launch__value(err, "%" PRId64 " layers for %" PRId64 " stages", layers, n);
-    int64_t *chunks = DS_NEW_N(l->arena, int64_t, n);
-    bool equal = true;
-    for (int64_t i = 0; i < n; i++) {
-        chunks[i] =
-            all / n + (i < all % n) - (i == 0 ? first_less : 0) - (i == n - 1 ? last_less : 0);
-        equal = equal && chunks[i] == chunks[0];
-        if (chunks[i] < 1) return ds_launch__value(err, "a stage without layers");
-    }
-    if (equal) return DS_OK;
-    l->stage_layers = chunks;
-    l->n_stage_layers = (uint32_t)n;
+    l->first_less = first_less;
+    l->last_less = last_less;
     return DS_OK;
 }
 
@@ -366,12 +357,13 @@ static ds_status put_stages(ds_args_out *o, const ds_launch *l, ds_error *err) {
         if (strcmp(l->schedule, schedules[i].ours) == 0)
             ds_args_out__set(o, A_SCHEDULE, schedules[i].theirs);
     if (!o->is_set[A_SCHEDULE]) return ds_launch__lacks(l, err, "schedule", "%s", l->schedule);
-    if (l->n_stage_layers || layers % chunks)
+    int64_t all = layers + l->first_less + l->last_less, each = (all + chunks - 1) / chunks;
+    if (l->n_stage_layers || (all + each - 1) / each != chunks)
         return ds_launch__lacks(l, err, "stage_layers", "%" PRId64 " layers on %" PRId64 " stages",
                                 layers, chunks);
-    ds_args_out__set_int(o, A_STAGE_LAYERS, layers / chunks);
-    ds_args_out__set(o, A_FIRST_LESS, "0");
-    ds_args_out__set(o, A_LAST_LESS, "0");
+    ds_args_out__set_int(o, A_STAGE_LAYERS, each);
+    ds_args_out__set_int(o, A_FIRST_LESS, l->first_less);
+    ds_args_out__set_int(o, A_LAST_LESS, l->last_less);
     if (l->microbatch != 1) ds_args_out__set_int(o, A_MICRO_BATCH, l->microbatch);
     return DS_OK;
 }

@@ -54,6 +54,8 @@ bool ds_preset_holds(const ds_preset *preset, const ds_train *train, const ds_st
                !(s->offload & (DS_OFFLOAD_ACTIVATIONS | DS_OFFLOAD_WEIGHTS));
     case DS_PRESET_SEQUENCE:
         return s && s->zero > 0 && s->cp > 1;
+    case DS_PRESET_CHUNKS:
+        return s && s->pp > 1;
     case DS_PRESET_PIPELINE:
         return s && s->pp > 1 && s->tp > 1 && !s->stage_dp;
     default:

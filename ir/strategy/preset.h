@@ -15,6 +15,7 @@ typedef enum ds_preset_when {
     DS_PRESET_STAGES,    /* zero = 2 or 3, pp > 1 and replicas */
     DS_PRESET_STAYS,     /* zero = 3, the same, and neither activations nor weights at hosts */
     DS_PRESET_SEQUENCE,  /* zero > 0 and cp > 1 */
+    DS_PRESET_CHUNKS,    /* pp > 1 */
     DS_PRESET_PIPELINE   /* pp > 1 and tp > 1, stages of one width */
 } ds_preset_when;
 

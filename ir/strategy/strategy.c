@@ -44,7 +44,7 @@ ds_status ds_train_read(const ds_binding *binding, ds_train *out, ds_error *err)
 /* ---- strategy ---- */
 
 static const char *const axes[] = {"pp", "dp", "cp", "tp"};
-enum { N_AXES = 4 };
+enum { N_AXES = 4, MAX_LESS = 1 << 16 };
 
 /* The position of the word among `words`; n if it is none of them. */
 static uint32_t word_index(const char *text, const char *const *words, uint32_t n) {
@@ -267,6 +267,13 @@ ds_status ds_knobs__read_stage_layers(const ds_binding *binding, const ds_knob *
     return DS_OK;
 }
 
+int64_t ds_strategy_chunk_turns(const ds_strategy *s, int64_t turns, int64_t chunks, int64_t c) {
+    int64_t first = s->first_stage_less, last = s->last_stage_less, all = turns + first + last;
+    int64_t rest = all % chunks, middle = first || last ? 0 : (chunks - rest) / 2;
+    int64_t even = all / chunks + (c >= middle && c < middle + rest);
+    return even - (c == 0 ? first : 0) - (c + 1 == chunks ? last : 0);
+}
+
 /* ---- unequal parts of a batch ---- */
 
 static int64_t common_divisor(int64_t a, int64_t b) {
@@ -424,6 +431,11 @@ static ds_status check_degrees(const ds_binding *binding, const ds_strategy *s, 
     if (s->zero < 0 || s->zero > 3)
         return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "zero"),
                             "zero = %lld; it is one of 0, 1, 2, 3", (long long)s->zero);
+    if (s->first_stage_less > MAX_LESS || s->last_stage_less > MAX_LESS)
+        return ds_error_set(err, DS_ERR_VALUE,
+                            loc_of(binding, s->first_stage_less > MAX_LESS ? "first_stage_less"
+                                                                           : "last_stage_less"),
+                            "embedding and loss count as %d layers at most", MAX_LESS);
     if (s->prefetch > DS_MAX_PREFETCH)
         return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "prefetch"),
                             "prefetch = %lld; at most %d layers can be gathered ahead",

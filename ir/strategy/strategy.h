@@ -165,6 +165,14 @@ static inline bool ds_strategy_gathers_once(const ds_strategy *s) {
            (s->no_sync || s->microbatches == 1);
 }
 
+/* Turns of chunk c of `chunks`, as balance = layers shares `turns` out: a rest goes to the chunks in
+ * the middle. With first_stage_less = a and last_stage_less = b, turns + a + b are shared out, a rest
+ * goes to the first chunks, and the first and the last chunk have a and b fewer; may be negative.
+ * Source: torchtitan/distributed/pipeline_parallel.py, generate_llm_fqn_per_model_part; Megatron-LM,
+ * megatron/core/transformer/transformer_block.py, get_num_layers_to_build, where no rest is legal. */
+int64_t ds_strategy_chunk_turns(const ds_strategy *strategy, int64_t turns, int64_t chunks,
+                                int64_t c);
+
 /* Are two stages equally wide? */
 static inline bool ds_strategy_same_width(const ds_strategy *s, uint32_t a, uint32_t b) {
     return !s->stage_dp || (s->stage_dp[a] == s->stage_dp[b] && s->stage_tp[a] == s->stage_tp[b]);

@@ -533,7 +533,9 @@ static void read_pipeline(const ds_bounds *b, const ds_choice *prefix, uint32_t 
     const char *order = knob_text(b, KNOB_strategy_order, prefix, depth);
     const char *balance = knob_text(b, KNOB_strategy_balance, prefix, depth);
     read_chunks(b, prefix, depth, schedule, out);
-    out->even = strcmp(balance, "layers") == 0 && !is_said(b, KNOB_strategy_stage_layers);
+    out->even = strcmp(balance, "layers") == 0 && !is_said(b, KNOB_strategy_stage_layers) &&
+                knob_int(b, KNOB_strategy_first_stage_less, prefix, depth, 1) == 0 &&
+                knob_int(b, KNOB_strategy_last_stage_less, prefix, depth, 1) == 0;
     out->order = *order ? ds_intern(&b->space->unit->strings, order) : NULL;
     out->late = (out->zero == 0 || out->zero == 1) &&
                 knob_int(b, KNOB_strategy_late_reduce, prefix, depth, 0) > 0;

@@ -38,14 +38,13 @@ static const char *form_of(const char *schedule) {
 /* Layers of each chunk, as `stage` cuts them. */
 static bool cut(ds_fold_step *step, int64_t n) {
     const ds_strategy *s = step->strategy;
-    int64_t chunks = step->n_chunks, rest = n % chunks, middle = (chunks - rest) / 2, sum = 0;
+    int64_t sum = 0;
     free(step->turns);
     step->turns = ds_xcalloc(step->n_chunks, sizeof *step->turns);
     if (s->n_stage_layers && s->n_stage_layers != step->n_chunks) return false;
     for (uint32_t c = 0; c < step->n_chunks; c++) {
-        step->turns[c] = s->n_stage_layers
-                             ? s->stage_layers[c]
-                             : n / chunks + (c >= middle && c < middle + rest ? 1 : 0);
+        step->turns[c] = s->n_stage_layers ? s->stage_layers[c]
+                                           : ds_strategy_chunk_turns(s, n, step->n_chunks, c);
         if (step->turns[c] < 1) return false;
         sum += step->turns[c];
     }

@@ -91,6 +91,7 @@ static void put_frameworks(void) {
         [DS_PRESET_STAGES] = "with `zero = 2` or `3`, pp > 1 and replicas",
         [DS_PRESET_STAYS] = "the same with `zero = 3`, nothing of a layer at hosts",
         [DS_PRESET_SEQUENCE] = "with `zero` and cp > 1",
+        [DS_PRESET_CHUNKS] = "with pp > 1",
         [DS_PRESET_PIPELINE] = "with pp > 1 and tp > 1, stages of one width"};
     uint32_t n;
     const ds_preset *presets = ds_presets(&n);

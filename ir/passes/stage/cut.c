@@ -3,7 +3,8 @@
  * By layers, a turn counts 1 and an op outside of loops 0: ops before the first turn belong to
  * chunk 0, ops after the last turn to the last chunk, ops between two loops to the later loop. n
  * turns over C chunks are n / C each. A rest of r turns goes to the r middle chunks (of two ways,
- * to the earlier chunks), since the first and the last chunk also have embedding and head.
+ * to the earlier chunks), since the first and the last chunk also have embedding and head. Where
+ * embedding and head count as turns themselves: ds_strategy_chunk_turns.
  *
  * By FLOPs, a chunk begins with a unit that reads a weight: a unit without weights follows the unit
  * that makes its operands, wherever the cut is. So units are joined to groups, whose first unit
@@ -127,7 +128,8 @@ static ds_status cut_as_told(const ds_model_step *step, ds_stage_cut *cut, ds_er
 }
 
 static ds_status cut_by_layers(const ds_model_step *step, ds_stage_cut *cut, ds_error *err) {
-    int64_t n = cut->n_turns, chunks = cut->n_chunks, rest = n % chunks;
+    const ds_strategy *s = &step->strategy;
+    int64_t n = cut->n_turns, chunks = cut->n_chunks;
     if (n < chunks)
         return ds_error_set(err, DS_ERR_VALUE, ds_step__knob(step, "balance"),
                             "%lld turns of loops are too few for the pipeline's %lld chunks; say "
@@ -135,8 +137,17 @@ static ds_status cut_by_layers(const ds_model_step *step, ds_stage_cut *cut, ds_
                             "have none by stage_layers = [...]",
                             (long long)n, (long long)chunks);
     int64_t *turns = DS_NEW_N(&step->unit->arena, int64_t, chunks);
-    int64_t middle = (chunks - rest) / 2;
-    for (int64_t c = 0; c < chunks; c++) turns[c] = n / chunks + (c >= middle && c < middle + rest);
+    for (int64_t c = 0; c < chunks; c++) {
+        turns[c] = ds_strategy_chunk_turns(s, n, chunks, c);
+        if (turns[c] < 0)
+            return ds_error_set(err, DS_ERR_VALUE,
+                                ds_step__knob(step, c ? "last_stage_less" : "first_stage_less"),
+                                "%s counts as %lld turns, more than a chunk has: %lld turns over "
+                                "%lld chunks",
+                                c ? "the loss" : "the embedding",
+                                (long long)(c ? s->last_stage_less : s->first_stage_less),
+                                (long long)n, (long long)chunks);
+    }
     cut_at_turns(cut, turns);
     return DS_OK;
 }

@@ -189,6 +189,10 @@ static void draw_titan(draw *d, ds_launch *l) {
                      : NULL;
     l->offload_fraction = 1;
     l->bucket_bytes = 0;
+    int64_t all = l->model.size[DS_MODEL_LAYERS] + 2, chunks = l->pp * l->virtual_stages;
+    if (l->pp > 1 &&
+        (all + (all + chunks - 1) / chunks - 1) / ((all + chunks - 1) / chunks) == chunks)
+        l->first_less = l->last_less = ONE_OF(d, 0, 1);
     if (l->virtual_stages == 1 && l->pp > 1) l->schedule = TEXT_OF(d, "1f1b", "gpipe");
     if (l->virtual_stages == 3) l->schedule = TEXT_OF(d, "interleaved", "breadth-first");
 }

@@ -42,6 +42,11 @@ Test(stage_cut, as_told) {
     expect_cut("gpt", gpt, "pp = 3, stage_layers = [3, 1, 2]", "0 0 0 1 2 2");
     expect_cut("gpt", gpt, "pp = 3, stage_layers = [0, 3, 3]", "1 1 1 2 2 2");
     expect_cut("gpt", gpt, "pp = 3, stage_layers = [3, 3, 0]", "0 0 0 1 1 1");
+    expect_cut("gpt", gpt, "pp = 3, first_stage_less = 1, last_stage_less = 1", "0 0 1 1 1 2");
+    expect_cut("gpt", gpt, "pp = 2, first_stage_less = 1, last_stage_less = 1", "0 0 0 1 1 1");
+    expect_cut("gpt", gpt, "pp = 2, last_stage_less = 2", "0 0 0 0 1 1");
+    expect_cut("gpt", gpt, "pp = 4, first_stage_less = 1, last_stage_less = 1", "0 1 1 2 2 3");
+    expect_cut("gpt", gpt, "pp = 5, first_stage_less = 1, last_stage_less = 1", "0 1 1 2 2 3");
     expect_cut("gpt", gpt, "pp = 2, stage_layers = [6, 0], balance = flops", "0 0 0 0 0 0");
     expect_cut("gpt", gpt,
                "pp = 2, virtual_stages = 2, microbatches = 2, schedule = \"interleaved\", "
@@ -101,6 +106,8 @@ Test(stage_cut, numbers_that_do_not_fit_are_refused) {
                    "stage_layers has 3 numbers, but the pipeline has 2 chunks");
     expect_refusal("pp = 2, stage_layers = [2, 5]", DS_ERR_VALUE,
                    "make 7, but @step has 6 turns of loops");
+    expect_refusal("pp = 2, first_stage_less = 8", DS_ERR_VALUE,
+                   "the embedding counts as 8 turns, more than a chunk has: 6 turns over 2 chunks");
     expect_refusal("pp = 3, stage_layers = [3, 0, 3]", DS_ERR_VALUE,
                    "chunk 1 of the pipeline's 3 would have no weight");
     expect_refusal("pp = 3, stage_layers = [0, 0, 6]", DS_ERR_VALUE, "chunk 1 of");

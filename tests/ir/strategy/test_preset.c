@@ -58,10 +58,11 @@ Test(preset, what_each_framework_sets) {
     expect("fsdp", "", "dp = 2, pp = 2, microbatches = 2",
            "zero = 3, no_sync = true, prefetch = 1, zero_uneven = true, bucket_size = 1 TB, "
            "masks = kept, kernels = eager");
-    expect(
-        "torchtitan", "", "dp = 2, pp = 2, microbatches = 2",
-        "clip_norm = 1.0, zero = 3, reshard_after_forward = never, no_sync = true, prefetch = 1, "
-        "zero_uneven = true, bucket_size = 1 TB, masks = kept, kernels = eager");
+    expect("torchtitan", "", "dp = 2, pp = 2, microbatches = 2",
+           "clip_norm = 1.0, zero = 3, reshard_after_forward = never, no_sync = true, "
+           "first_stage_less = 1, "
+           "last_stage_less = 1, prefetch = 1, "
+           "zero_uneven = true, bucket_size = 1 TB, masks = kept, kernels = eager");
     expect("torchtitan", "", "dp = 2, microbatches = 2",
            "clip_norm = 1.0, zero = 3, prefetch = 1, zero_uneven = true, bucket_size = 1 TB, "
            "masks = kept, kernels = eager");

@@ -455,7 +455,10 @@ Test(bounds, settings_of_frameworks_count_as_if_said) {
         {", framework = megatron", "microbatches = 8, zero = 1",
          "microbatches = 8, zero = 1, late_reduce = true"},
         {", framework = megatron", "microbatches = 8, late_reduce = false", "microbatches = 8"},
-        {", framework = fsdp", "microbatches = 8", "microbatches = 8, zero = 3, prefetch = 1"},
+        {", framework = fsdp", "microbatches = 8",
+         "microbatches = 8, zero = 3, prefetch = 1, no_sync = true"},
+        {", framework = torchtitan", "microbatches = 8, first_stage_less = 0, last_stage_less = 0",
+         "microbatches = 8, zero = 3, prefetch = 1, no_sync = true, reshard_after_forward = never"},
         {", framework = megatron_deepspeed", "microbatches = 8, zero = 1",
          "microbatches = 8, zero = 1, zero_uneven = true, late_reduce = true"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
