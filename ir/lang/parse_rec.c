@@ -123,10 +123,11 @@ static void parse_header(ds_parser *p, ds_op *op) {
 
 void ds_parse_rec(ds_parser *p, ds_op *op, const ds_targets *left) {
     uint32_t scope = p->undo.n, mark = p->indices.n;
-    if (p->rec)
+    ds_open_rec *around = p->rec;
+    if (around)
         ds_parser_fail(p, DS_ERR_SYNTAX, op->loc,
                        "a rec inside the rec of line %u: put its dims into the header there",
-                       p->rec->loc.line);
+                       around->loc.line);
     ds_open_rec rec = {.loc = op->loc, .block = p->blocks + 1, .visible_from = p->visible_from};
     if (left->n_dims)
         ds_parser_fail(p, DS_ERR_SYNTAX, left->dims[0].loc,
@@ -137,7 +138,7 @@ void ds_parse_rec(ds_parser *p, ds_op *op, const ds_targets *left) {
     p->rec = &rec;
     op->body = ds_parse_region(p, op);
     check_ahead(p);
-    p->rec = NULL;
+    p->rec = around;
     ds_parser_close_scope(p, scope);
     ds_parser_define_results(p, op, left);
     ds_parse_result_types(p, op);

@@ -204,6 +204,7 @@ DS_RULE_HOOK(ds_ops__attention_rule);
 DS_WORK_HOOK(ds_ops__attention_work);
 DS_WORK_HOOK(ds_ops__attention_grad_work);
 DS_INFER_HOOK(ds_ops__reshape_infer);
+DS_INFER_HOOK(ds_ops__reduce_some_infer);
 DS_RULE_HOOK(ds_ops__transpose_rule);
 DS_RULE_HOOK(ds_ops__stack_rule);
 DS_RULE_HOOK(ds_ops__concat_rule);

@@ -31,6 +31,25 @@ ds_status ds_ops__reduce_max_rule(const ds_rule_args *args, ds_rule *out, ds_err
     return reduce_rule(args, args->in_rank[0], DS_FACTOR_MAX, out, err);
 }
 
+/* Nothing has no maximum and no mean: an empty range is an error where it leaves a result. */
+ds_status ds_ops__reduce_some_infer(const ds_infer *ctx, ds_error *err) {
+    int64_t size, n_in = 1, n_out = 1;
+    DS_TRY(ds_ops__infer_by_rule(ctx, err));
+    for (uint32_t d = 0; ctx->env && ctx->may_be_empty && d < ctx->in[0]->rank; d++) {
+        DS_TRY(ds_expr_eval_int(ctx->env, ctx->in[0]->dims[d].size, ctx->op->loc, &size, err));
+        n_in *= size > 0;
+    }
+    for (uint32_t d = 0; !n_in && d < ctx->out[0]->rank; d++) {
+        DS_TRY(ds_expr_eval_int(ctx->env, ctx->out[0]->dims[d].size, ctx->op->loc, &size, err));
+        n_out *= size > 0;
+    }
+    if (n_in || !n_out) return DS_OK;
+    return ds_error_set(err, DS_ERR_SHAPE, ctx->op->loc,
+                        "%s of no element: the operand is %s, and an empty range has no %s",
+                        ds_op_name(ctx->op->code), ds_ops__type_text(ctx, ctx->in[0]),
+                        ctx->op->code == DS_OP_REDUCE_MAX ? "maximum" : "mean");
+}
+
 ds_status ds_ops__sum_squares_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
     (void)err;
     ds_ops__rule_identity(out, args->in_rank[0]);

@@ -243,19 +243,19 @@ static void set_result(ds_walker *w, const ds_op *op, uint32_t i) {
     const ds_binder *binders =
         n ? ds_verify__callee_binders(ck, op, callee->result_binders[i], n) : NULL;
     const ds_type *type = ds_verify__callee_type(ck, w->func, op, callee->results[i]);
-    if (n && !info->n_binders) {
+    if (n && !info->n_binders && !info->in_rec) {
         info->binders = DS_NEW_N(&ck->unit->arena, ds_binder, n);
         memcpy(info->binders, binders, n * sizeof *binders);
         info->n_binders = n;
-    } else if (ds_verify__same_binders(ck, NULL, info->binders, info->n_binders, binders, n) ==
-               DS_NO) {
+    } else if (!info->in_rec && ds_verify__same_binders(ck, NULL, info->binders, info->n_binders,
+                                                        binders, n) == DS_NO) {
         ds_verify__error(ck, DS_ERR_TYPE, info->loc, NULL,
                          "%%%s is written as %s, but @%s gives %s", info->name,
                          family_note(ck, info->binders, info->n_binders), op->callee_name,
                          family_note(ck, binders, n));
         type = NULL;
     }
-    if (type) type = ds_verify__rename(ck, type, binders, info->binders, n);
+    if (type && n) type = ds_verify__rename(ck, type, binders, info->binders, n);
     const char *who = ds_verify__name_text(&ck->diags->arena, '@', op->callee_name);
     ds_verify__set_type(w, op->out[i], type, info->loc, who, "gives");
 }

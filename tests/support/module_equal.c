@@ -126,7 +126,8 @@ static bool value_same(pair *p, const ds_value *a, const ds_value *b) {
 }
 
 static bool info_same(pair *p, const ds_value_info *a, const ds_value_info *b) {
-    SAME(text(a->name, b->name) && a->is_arg == b->is_arg && a->type_written == b->type_written);
+    SAME(text(a->name, b->name) && a->is_arg == b->is_arg && a->in_rec == b->in_rec &&
+         a->type_written == b->type_written);
     SAME(a->n_binders == b->n_binders && a->n_attrs == b->n_attrs);
     SAME((a->def == NULL) == (b->def == NULL));
     SAME_ARRAY(binder_same, a->binders, b->binders, a->n_binders);
@@ -163,6 +164,9 @@ static bool structure_same(pair *p, const ds_op *a, const ds_op *b) {
     SAME(text(a->callee_name, b->callee_name) && a->n_mesh_args == b->n_mesh_args);
     SAME_ARRAY(place_same, a->mesh_args, b->mesh_args, a->n_mesh_args);
     SAME(expr_same(p, &a->index_arg, &b->index_arg));
+    SAME(a->n_dims == b->n_dims && a->n_conds == b->n_conds);
+    SAME_ARRAY(binder_same, a->dims, b->dims, a->n_dims);
+    SAME_ARRAY(expr_same, a->conds, b->conds, a->n_conds);
     SAME((a->body == NULL) == (b->body == NULL));
     if (a->body) SAME(block_same(p, a->body, b->body));
     return expr_same(p, &a->lo, &b->lo) && expr_same(p, &a->hi, &b->hi);

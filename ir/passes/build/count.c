@@ -11,6 +11,7 @@
 
 #include "ir/base/arena.h"
 #include "ir/base/map.h"
+#include "ir/core/rec.h"
 #include "ir/ops/ops.h"
 #include "ir/passes/build/build.h"
 
@@ -328,6 +329,7 @@ static ds_status count_functions(counter *c, const ds_func *entry, ds_error *err
 ds_status ds_model_count(const ds_binding *binding, const ds_func *model, ds_model_counts *out,
                          ds_error *err) {
     counter c = {.binding = binding};
+    DS_TRY(ds_rec_refuse(model, err));
     ds_map_init(&c.known);
     ds_arena_init(&c.arena);
     ds_status status = count_functions(&c, model, err);

@@ -195,6 +195,8 @@ static const op_case cases[] = {
      "%y = reshape(%x) {shape = [12, 5]}\nreturn %y"},
     {DS_OP_TRANSPOSE, "%x: f32[4@dp, 6@tp, 3]", "f32[3, 4@dp, 6@tp]",
      "%y = transpose(%x) {perm = [2, 0, 1]}\nreturn %y"},
+    {DS_OP_STACK, "%x: f32[3, 4@dp, 6@tp]", "f32[4@dp, 6@tp, 3]",
+     "%y = stack(%x) {dim = -1}\nreturn %y"},
     {DS_OP_CONCAT, "%x: f32[4@dp, 2, 6@tp], %z: f32[4@dp, 3, 6@tp]", "f32[4@dp, 5, 6@tp]",
      "%y = concat(%x, %z) {dim = 1}\nreturn %y"},
     {DS_OP_SPLIT, "%x: f32[4@dp, 6, 2@tp]", "f32[4@dp, 1, 2@tp], f32[4@dp, 5, 2@tp]",

@@ -141,6 +141,39 @@ Test(parse, loops_make_families) {
     ds_unit_free(unit);
 }
 
+/* A use makes the value, the equation below takes the value over; a loop in the rec sees both. */
+Test(parse, equations_in_any_order) {
+    ds_unit *unit =
+        parse("dir 1\nfunc @f(%x: f32[2]) {\n"
+              "  %r, %k = rec (t in 0..4, l in 1..3) {name = \"r\"} {\n"
+              "    %s = case t == 0 and l < 2: %x, l == 1: %u{t - 1, 2}, else: %u{t, l - 1}\n"
+              "    %v{l} = for i in 0..2 carry (%c = %w) { %q = add(%c, %u{0:t, i}) yield %q }\n"
+              "    %u = relu(%s)\n"
+              "    weight %w{l} : f32[2]\n"
+              "    yield %u, %v\n"
+              "  } : f32[t + l], f32[2]\n"
+              "  return %r\n}\n");
+    const ds_func *f = unit->modules.at[0]->funcs.at[0];
+    const ds_op *rec = f->body.ops[0], *first = rec->body->ops[0], *loop = rec->body->ops[1];
+    cr_assert_eq(rec->code, DS_OP_REC);
+    cr_assert_eq(rec->n_dims, 2);
+    cr_assert_eq(rec->n_attrs, 1);
+    cr_assert_str_eq(rec->dims[1].name, "l");
+    cr_assert_eq(first->code, DS_OP_CASE);
+    cr_assert_eq(first->n_conds, 2);
+    cr_assert_eq(first->n_in, 3);
+    ds_value u = rec->body->ops[2]->out[0];
+    cr_assert_eq(first->in[1].value.i, u.i);
+    cr_assert_eq(first->in[2].value.i, u.i);
+    cr_assert_eq(loop->body->ops[0]->in[1].value.i, u.i);
+    cr_assert_eq(loop->n_dims, 1);
+    cr_assert_eq(loop->in[0].value.i, rec->body->ops[3]->out[0].i, "the weight below");
+    cr_assert(ds_value_at(f, u)->in_rec);
+    cr_assert_eq(ds_value_at(f, u)->loc.line, 6, "a value lies where its equation does");
+    cr_assert_not(ds_value_at(f, rec->out[0])->in_rec);
+    ds_unit_free(unit);
+}
+
 Test(parse, clauses_in_any_order) {
     ds_unit *unit = parse("dir 1\nfunc @f(%x: f32[8]) {\n"
                           "  %a = all_to_all(%x) dim 1 -> 2 over (dp, tp)\n"
@@ -317,6 +350,18 @@ static const struct {
      "2:11: unknown name 'i': neither an index of this link's `for` nor a param"},
     {"scenario { a = f(b = 1, b = 2) }", "2:25: 'b' is given twice"},
     {"scenario { a = f(1) }", "2:18: expected a name or a quoted pattern before '=', found '1'"},
+    {"func @f(%x: f32[2]) { %r = rec t in 0..2 { yield %x } }",
+     "2:32: expected '(' before the dims, as in 'rec (t in 0..T)', found 't'"},
+    {"func @f(%x: f32[2]) { %r = rec (a in 0..1, b in 0..1, c in 0..1, d in 0..1, e in 0..1, "
+     "f in 0..1, g in 0..1, h in 0..1, i in 0..1) { yield %x } }",
+     "2:121: a rec has at most 8 dims"},
+    {"func @f(%x: f32[2]) { %r = rec (t in 0..2) { %a, %b = case t < 1: %x, else: %x yield %a } }",
+     "2:55: 'case' has one result, as in %x = case …"},
+    {"func @f(%x: f32[2]) { %r = rec (t in 0..2) { %a = case t < 1: %x yield %a } }",
+     "2:66: expected ',' and 'else: %…' after the branch, found 'yield'"},
+    {"func @f(%x: f32[2]) { %r = rec (t in 0..2, l in 0..2) { %a{t}, %b{l} = split(%x) yield %a } "
+     "}",
+     "2:67: the results of one op have the same dims"},
     {"param a 1", "2:9: expected '=' before the param's value, found '1'"},
     {"param a = ", "2:11: expected an expression, found the end of the file"},
     {"param a = 1, a = 2", "2:14: param 'a' is already declared on line 2"},

@@ -146,6 +146,22 @@ Test(print, families_and_local_regions) {
                "}\n");
 }
 
+Test(print, recs) {
+    check_kept("dir 1\n"
+               "param T = 4\n"
+               "func @f(%x: f32[2]) -> {t: 0..T} f32[2] {\n"
+               "  %r, %s = rec (t in 0..T, l in 1..3) {name = \"r\"} {\n"
+               "    // what comes before\n"
+               "    %a = case t == 0 and l < 2: %x, else: %b{max(0, t - 1):t + 1, l} : f32[2]\n"
+               "    weight %w{l} : f32[2]\n"
+               "    %c{t, l}, %d{t, l} = split(%b) {dim = 0} : f32[1], f32[1]\n"
+               "    %b = mul(%a, %w)\n"
+               "    yield %b{t, 1}, %c\n"
+               "  } : f32[2], f32[1]\n"
+               "  return %r\n"
+               "}\n");
+}
+
 Test(print, per_rank_programs_and_schedules) {
     check_kept("dir 1\n"
                "program @p {\n"

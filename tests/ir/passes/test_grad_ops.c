@@ -180,6 +180,8 @@ Test(grad_ops, layout) {
     expect("", "weight %x : f32[2, 12]\n%y = reshape(%x) {shape = [2, 3, 4]}", "2, 3, 4");
     expect("", "weight %x : f32[2, 3, 4]\n%y = transpose(%x) {perm = [2, 0, 1]}", "4, 2, 3");
     expect("", "weight %x : f32[2, 3, 4]\n%y = transpose(%x)", "2, 4, 3");
+    expect("", "weight %x : f32[2, 3, 4]\n%y = stack(%x) {dim = 1}", "3, 2, 4");
+    expect("", "weight %x : f32[2, 3, 4]\n%y = stack(%x) {dim = 2}", "3, 4, 2");
     expect("",
            "weight %a : f32[2, 3]\nweight %b : f32[2, 1]\nweight %c : f32[2, 4]\n"
            "%y = concat(%a, %b, %c) {dim = -1}",

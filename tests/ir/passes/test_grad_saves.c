@@ -58,6 +58,7 @@ static const sample samples[] = {
     {"rotary", "%x: f32[2, 3, 4, 8]", "%y = rotary(%x)", "x", "y"},
     {"reshape", "%x: f32[3, 4]", "%y = reshape(%x) {shape = [12]}", "x", "y"},
     {"transpose", "%x: f32[3, 4]", "%y = transpose(%x)", "x", "y"},
+    {"stack", "%x: f32[3, 4, 2]", "%y = stack(%x) {dim = 1}", "x", "y"},
     {"concat", "%a: f32[3, 4], %b: f32[2, 4]", "%y = concat(%a, %b)", "a b", "y"},
     {"split", "%x: f32[4, 4]", "%a, %b = split(%x)", "x", "a b"},
     {"slice", "%x: f32[4, 4]", "%y = slice(%x) {lo = 1, hi = 3}", "x", "y"},

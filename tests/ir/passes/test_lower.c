@@ -293,10 +293,10 @@ Test(lower, microbatches_without_training) {
 }
 
 Test(lower, microbatches_that_do_not_divide) {
-    expect_refused(BLOCK "scenario {\n model = @block\n strategy { microbatches = 3 }\n}\n",
-                   DS_ERR_VALUE,
-                   "3 microbatches do not divide the batch: dim 0 of %x is batch = 4; choose 2 or 4 "
-                   "microbatches");
+    expect_refused(
+        BLOCK "scenario {\n model = @block\n strategy { microbatches = 3 }\n}\n", DS_ERR_VALUE,
+        "3 microbatches do not divide the batch: dim 0 of %x is batch = 4; choose 2 or 4 "
+        "microbatches");
     expect_refused(
         "dir 1\nparam batch = 4\n"
         "func @f(%x: f32[batch, 2]) -> f32[batch, 2] {\n  %y = relu(%x)\n  return %y\n}\n"

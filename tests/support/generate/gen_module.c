@@ -19,6 +19,7 @@ typedef struct gen {
     uint32_t next_value, n_funcs, n_args[8]; /* of the functions so far */
     value visible[MAX_VISIBLE];
     uint32_t n_visible, visible_from;
+    bool in_rec;
     uint32_t next_index, indices[MAX_INDICES], n_indices;
     uint32_t depth;
 } gen;
@@ -359,6 +360,44 @@ static void put_for(gen *g) {
     if (keeps) show(g, kept, true);
 }
 
+/* Equations that read each other in any order; what is read first is defined last. */
+static void put_rec(gen *g) {
+    if (g->in_rec) {
+        put_compute(g);
+        return;
+    }
+    uint32_t result = new_value(g), index = g->next_index++, n = 2 + (uint32_t)below(g, 4);
+    uint32_t first = g->next_value;
+    g->in_rec = true;
+    put_result(g, result);
+    ds_buf_printf(g->out, " = rec (t%u in 0..layers, l%u in 1..dp + 2)%s {", index, index,
+                  one_in(g, 3) ? " {name = \"rec\"}" : "");
+    line(g);
+    for (uint32_t k = 0; k < n; k++) new_value(g);
+    for (uint32_t k = n; k-- > 0;) {
+        uint32_t other = first + (uint32_t)below(g, n);
+        bool weight = one_in(g, 4);
+        if (weight) token(g, "weight");
+        put_result(g, first + k);
+        if (one_in(g, 3)) ds_buf_printf(g->out, "{t%u, l%u}", index, index);
+        if (weight)
+            put(g, " : f32[width, width]");
+        else if (one_in(g, 2))
+            ds_buf_printf(g->out, " = case t%u < 1: %%v%u, else: %%v%u{t%u - 1, 0:l%u + 1}", index,
+                          other, other, index, index);
+        else
+            ds_buf_printf(g->out, " = add(%%v%u, %%v%u{min(t%u, 2), l%u}) {alpha = t%u}", other,
+                          other, index, index, index);
+        line(g);
+    }
+    put(g, "yield ");
+    ds_buf_printf(g->out, "%%v%u", first + (uint32_t)below(g, n));
+    line(g);
+    put(g, "}");
+    g->in_rec = false;
+    show(g, result, true);
+}
+
 static void put_local(gen *g) {
     uint32_t mark = g->n_visible, from = g->visible_from, result = new_value(g);
     value operand = g->visible[g->visible_from + below(g, g->n_visible - g->visible_from)];
@@ -409,7 +448,7 @@ static void put_call(gen *g) {
 static void put_statement(gen *g) {
     bool deep = g->depth >= MAX_DEPTH || g->n_indices == MAX_INDICES;
     g->depth++;
-    switch (below(g, deep ? 8 : 10)) {
+    switch (below(g, deep ? 8 : 11)) {
     case 0:
         put_matmul(g);
         break;
@@ -425,6 +464,9 @@ static void put_statement(gen *g) {
         break;
     case 9:
         put_local(g);
+        break;
+    case 10:
+        put_rec(g);
         break;
     default:
         put_compute(g);
