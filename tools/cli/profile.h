@@ -3,6 +3,7 @@
 #define DS_CLI_PROFILE_H
 
 #include "ir/base/csv.h"
+#include "ir/base/str.h"
 #include "tools/cli/cli.h"
 
 /* One file of a profile (sim/cost/db_text.h), read as a table; *any is false, and nothing is there
@@ -54,5 +55,28 @@ typedef struct profile_import_options {
 /* Measurements into ops.csv or collectives.csv of the folder, after the rows that are there; makes
  * profile.csv and sources.csv where they are missing, and says what was read and left out. */
 ds_status profile_import(const profile_import_options *options, ds_error *err);
+
+/* Measurements between the reader of a format (profile_import_read.c) and the folder. */
+typedef struct profile_importer {
+    const profile_import_options *options;
+    char source[128];        /* key of the rows' source */
+    char device[64];         /* the device that the file names; or empty */
+    ds_buf ops, collectives; /* rows in the columns below */
+    uint32_t n_ops, n_collectives;
+    ds_error *err;
+} profile_importer;
+
+/* Columns of the two files that rows are for, without `source`. */
+#define PROFILE_OP_COLUMNS         16
+#define PROFILE_COLLECTIVE_COLUMNS 4
+extern const char *const profile_op_columns[PROFILE_OP_COLUMNS];
+extern const char *const profile_collective_columns[PROFILE_COLLECTIVE_COLUMNS];
+#define PROFILE_MOST_BYTES ((size_t)1 << 28) /* of a file */
+
+/* Reads the file by --format, or by the file's name. */
+ds_status profile_import_read(profile_importer *importer);
+bool profile_is_collective(const char *name);
+/* Digits alone, below 2^63. */
+bool profile_whole_number(const char *text, int64_t *out);
 
 #endif
