@@ -432,7 +432,7 @@ static bool says_times(const ds_profiles *p, const ds_coll_fit *f) {
     return f->launch_ps || f->step_ps || f->e_max < 1 || f->s_half > 0 || rows_of(p, f).n;
 }
 
-/* Is the size beyond those of the fit's rows, and some protocol made for it? */
+/* Is the size beyond all sizes of the fit's rows, and has the profile a protocol for the size? */
 static bool is_for_protocols(const ds_profiles *p, const ds_coll_fit *f, const protocols *fast,
                              const demand *d) {
     double bytes = d->as;
@@ -452,7 +452,7 @@ typedef struct placed {
     bool is_sure; /* false: its rows may have been measured on much slower ones */
 } placed;
 
-/* Rows alone get the links in use for reference, unless those are too slow for them. */
+/* Rows without a fit take the links in use as reference, unless these links are too slow for the rows. */
 static placed place(const ds_coll_fit *f, const demand *d) {
     placed on = {.fit = *f, .is_sure = true};
     const ds_coll_links *links = d->links;

@@ -81,9 +81,8 @@ bool ds_profiles_has(const ds_profiles *profiles, ds_term term);
 uint32_t ds_profiles_default(const ds_profiles *profiles, uint32_t kind);
 /* Is `name` the word for the generic profile of each device kind ("generic")? */
 bool ds_profiles_means_generic(const char *name);
-/* The generic profile of the kind, whose constants are fits to published tables of single
- * operations and belong to no testbed, or those of a relative, scaled (relatives.c); 0: the kind
- * has none. */
+/* The generic profile of the kind. Its constants are fits to published tables of single operations,
+ * and belong to no testbed; or a relative's fits, scaled (relatives.c). 0: the kind has none. */
 uint32_t ds_profiles_generic(const ds_profiles *profiles, uint32_t kind);
 /* A new profile of the kind with the fits of the lender's generic profile, as a kind without
  * published operations borrows them: how wrong are loans of kinds that were measured? 0: the lender
@@ -128,8 +127,8 @@ const char *ds_cost_origin_name(ds_cost_origin origin);
 
 typedef enum ds_cost_mode { DS_COST_MEASURED, DS_COST_FITTED } ds_cost_mode;
 
-/* Where nine in ten measurements of what a fit predicts lie: from low to high times the prediction
- * (the 5th and 95th percentile of its residuals). 0: nobody knows. */
+/* Nine in ten measurements lie from low to high times the prediction of a fit (the 5th and 95th
+ * percentile of the fit's residuals). 0: not known. */
 typedef struct ds_cost_spread {
     double low, high;
 } ds_cost_spread;
@@ -301,14 +300,14 @@ ds_status ds_cost_degrade(double compute_s, double memory_s, int64_t compute_ppb
  * links they saw, a capacity over 2.5 times off the fit's is extrapolation. Source: NVIDIA/nccl
  * src/graph/tuning.cc (latencies and bandwidth a protocol).
  *
- * Rows without a fit that says on which links they were measured (an import from a log of
- * nccl-tests makes such) are taken as measured on the links in use: e is what makes the flow there,
- * after wait_ps, take the measured time. Unless those have less than a 2.5th of the highest rate
- * that a row of the profile shows: then they are other links, as above, and that rate is C. With
- * over 2.5 times as much the rows say too little of them, and that counts as extrapolation.
+ * Rows without a fit (imported from a log of nccl-tests, say) do not name their links, and count as
+ * measured on the links in use: with e the flow on these links, after wait_ps, takes the measured
+ * time. Two exceptions compare the links' rate with the highest rate of the profile's rows. Links of
+ * less than a 2.5th of that rate are other links, as above, and that rate is C. Links of over 2.5 times
+ * that rate count as extrapolation.
  *
- * `extrapolated`: the links, the number of nodes, the group or the size lie outside what the fit
- * saw: what the rows of its protocols had is in their table; rows of a group are of one node. The
+ * `extrapolated`: the links, the number of nodes, the group or the size lie outside the rows of the
+ * fit. Ranges of the rows of protocols are in the table of protocols; rows of a group are of one node. The
  * spread is then at least that of rows left out of fits in the same way. `holds_compute`: on that
  * stack no compute ran beside this collective; it belongs on the members' compute stream.
  * Errors: DS_ERR_VALUE for negative bytes, DS_ERR_OVERFLOW. O(fits + rows). */

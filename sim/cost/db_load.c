@@ -307,8 +307,8 @@ static ds_cost_spread spread_of_error(sqlite3_stmt *row, int column) {
     return (ds_cost_spread){1 / (1 + error), error < 0.9 ? 1 / (1 - error) : 10};
 }
 
-/* Of columns with the 5th and 95th percentile of measured/predicted and the 90th of |error|: where
- * the first are missing, the last one stands for both sides. */
+/* Of the 5th and 95th percentile of measured/predicted, in the column and the next; where these are
+ * missing, of the 90th percentile of |error| in the third column. */
 static ds_cost_spread spread_at(sqlite3_stmt *row, int column) {
     double low = sqlite3_column_double(row, column), high = sqlite3_column_double(row, column + 1);
     if (low > 0 && high >= low) return (ds_cost_spread){low, high};

@@ -192,8 +192,8 @@ static bool measured(const query *q, ds_dtype dtype, ds_cost *out) {
 
 /* ---- roofline ---- */
 
-/* Is a curve of these kernels nearer to the query's than one of those? Its own come first, then any,
- * then PyTorch's own for kernels that are not known. */
+/* How well a curve of these kernels fits the query: best of all the query's own kernels, then curves of
+ * any kernels, then PyTorch's own kernels where the query's are not known. */
 static int nearness(const query *q, ds_kernel_stack kernels) {
     if (kernels == q->kernels) return 3;
     if (kernels == DS_KERNELS_OPS) return 2;
@@ -244,9 +244,9 @@ static const char *narrow_heads(const query *q) {
     return is_backward(q->op) ? "attention_grad_narrow" : "attention_narrow";
 }
 
-/* Copies of tokens are sent one by one, each by an instruction or two of its own: below some size
- * their number counts and not their bytes (DeepEP, Hybrid-EP_Implementation.md: among 36 ranks of
- * a rack copies of 7 KB take longer than those of 14). Copies of less than 4 KB have a curve of
+/* Each copy of a token is sent by an instruction or two of its own: below some size the number of copies
+ * counts and not their bytes (DeepEP, Hybrid-EP_Implementation.md: among 36 ranks of a rack copies of
+ * 7 KB take longer than copies of 14 KB). Copies of less than 4 KB have a curve of
  * their own, where the profile has one. */
 static const char *narrow_copies(const query *q) {
     const ds_work *w = q->work;

@@ -4,7 +4,7 @@
  * curve keeps its share of the peak or of the bandwidth and its times a kernel: the reference rate,
  * and with it the work that a time a kernel is worth, grow with the quotient of the kinds' peaks of
  * the dtype, or of their bandwidths. A curve of a dtype for which one of the kinds has no peak is
- * not lent. Collectives are lent as they are, for they name the links that they are for.
+ * not lent. Constants of collectives are lent unchanged, since each names its kind of link.
  *
  * A kind with a generic profile of its own takes products and attention alone: of a dtype, or of a
  * dtype and direction, without a fit in the profile. The kind keeps its number of processors.

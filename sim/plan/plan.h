@@ -329,9 +329,9 @@ typedef struct ds_plan {
 /* About 2 GB of plan. A program beyond it is more likely a slip of the pen than a training step. */
 #define DS_PLAN_MAX_INSTANCES 20000000u
 
-/* What plans of one topology and set of profiles have in common, for who makes many of them: what
- * collectives cost, which links they load. Plans find there what others have left, so one thread at
- * a time uses it. They are what they would be without, and do not need it once they are made. */
+/* Costs of collectives and the links that they load, kept from one plan to the next of the same
+ * topology and profiles. One thread at a time uses a ground. The ground never changes a plan, and a
+ * finished plan does not need the ground. */
 typedef struct ds_plan_ground ds_plan_ground;
 ds_plan_ground *ds_plan_ground_new(void);
 void ds_plan_ground_free(ds_plan_ground *ground);
@@ -344,7 +344,7 @@ typedef struct ds_plan_schematic {
     int64_t n_devices;     /* of the program */
     const int64_t *others; /* ds_plan_take_sort is going to ask for these replicas */
     uint32_t n_others;
-    bool apart; /* set meanwhile: what one of those is shares nothing with the rest */
+    bool apart; /* set while one of the others is made: its placements are shared with no other */
 } ds_plan_schematic;
 
 typedef struct ds_plan_options {

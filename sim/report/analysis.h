@@ -73,9 +73,10 @@ typedef struct ds_critical_path {
 void ds_critical_path_find(const ds_result *result, ds_critical_path *out);
 void ds_critical_path_deinit(ds_critical_path *path);
 
-/* Shares of the critical path, by parts whose predictions err unlike (sim/cost/cost.h). STEP is 1,
- * LENT all compute, HOST the time until the last task is issued, since a host that is nearly late may
- * be late in truth. Exchanges between experts count as experts. O(segments + tasks). */
+/* Shares of the critical path, by parts whose predictions err unlike (sim/cost/cost.h). STEP is 1, and
+ * LENT all operations. HOST is the time until the last task is issued, since a host that is nearly late
+ * may be late in truth. EXPERTS are exchanges between experts, which are no communication here, and
+ * experts' operations, which count as operations, too. O(segments + tasks). */
 void ds_step_shares(const ds_result *result, const ds_critical_path *path,
                     double share[DS_PART_COUNT]);
 
