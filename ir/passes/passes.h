@@ -42,6 +42,11 @@ typedef struct ds_step_weight {
     ds_value master;     /* the master copy, or none */
     uint32_t new_result; /* index of the updated weight; UINT32_MAX */
     bool stays;          /* its states stay on the device (offload_fraction) */
+    bool frozen;         /* it is not trained: no gradient, states or update */
+    /* Of a frozen weight with an adapter, by dim: 'g' a dim of the result and of both operands, 'c'
+     * summed over, 'k' of the result alone. The weights %w.lora_a[g.., c.., rank] and
+     * %w.lora_b[g.., rank, k..] are the adapter's. NULL: no adapter. */
+    const char *adapted;
 } ds_step_weight;
 
 #define DS_NO_RESULT UINT32_MAX
@@ -74,7 +79,8 @@ typedef struct ds_model_step {
     const char *microbatch;
     int64_t batch;
     uint32_t n_model_results;       /* results of the model itself; the loss is the first */
-    DS_VEC(ds_step_weight) weights; /* in the unit's arena, in order of the arguments */
+    DS_VEC(ds_step_weight) weights; /* in the unit's arena, in order of the arguments; frozen ones
+                                       behind all others */
     uint32_t done;                  /* bit i: pass i has run */
     /* Set by the caller before `grad` if only the program after `overlap` is wanted. A pipeline's
      * step is then brief between `grad` and `pipeline`: the call of a middle microbatch has no
@@ -95,6 +101,13 @@ typedef struct ds_model_step {
     /* After `shard`, if stages differ in width: the name of each stage's mesh, [pp]; else NULL. */
     const char **stage_mesh;
 } ds_model_step;
+
+/* The weights that are trained: the first so many. O(weights). */
+static inline uint32_t ds_step_n_trained(const ds_model_step *step) {
+    uint32_t n = 0;
+    while (n < step->weights.n && !step->weights.at[n].frozen) n++;
+    return n;
+}
 
 /* The name of a pass ("lower", "grad", …), and the pass of a name; DS_PASS_COUNT if unknown. */
 const char *ds_pass_name(ds_pass_id pass);

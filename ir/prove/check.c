@@ -4,6 +4,7 @@
 #include "ir/exec/exec.h"
 #include "ir/ops/ops.h"
 #include "ir/passes/project/project.h"
+#include "ir/prove/lora.h"
 #include "ir/strategy/scenario.h"
 
 #include <math.h>
@@ -20,6 +21,9 @@ typedef struct checker {
     ds_exec_result *before; /* results of the last program */
     const char **names;     /* present names of these results, which shard and overlap rename */
     double mean_loss;       /* over microbatches; NAN: one batch, or unknown */
+    const ds_exec_tensor *inputs; /* of the next run, in place of generated ones */
+    uint32_t n_inputs;
+    bool keep; /* the next run keeps its inputs */
 } checker;
 
 const char *ds_check_kind_name(ds_check_kind kind) {
@@ -120,7 +124,11 @@ static void keep_names(const ds_exec_result *before, ds_exec_result *after) {
 
 static ds_status execute(checker *c, const ds_binding *binding, const char *what,
                          ds_exec_result **out, ds_error *err) {
-    ds_exec_options options = {.seed = c->out->seed, .max_bytes = c->options->max_bytes};
+    ds_exec_options options = {.seed = c->out->seed,
+                               .max_bytes = c->options->max_bytes,
+                               .keep_inputs = c->keep,
+                               .inputs = c->inputs,
+                               .n_inputs = c->n_inputs};
     ds_status status = ds_exec_run(binding, &options, out, err);
     if (status != DS_OK) {
         ds_error cause = err ? *err : (ds_error){0};
@@ -132,10 +140,13 @@ static ds_status execute(checker *c, const ds_binding *binding, const char *what
 }
 
 /* Compares the model with the lowered step, except result 0 if lower has replaced it by the
- * loss. */
+ * loss. With adapters the model has their merged weights. */
 static ds_status check_lower(checker *c, const ds_model_step *step, ds_error *err) {
     ds_exec_result *model = NULL;
+    bool adapters = step->train.on && step->train.lora_rank > 0;
+    c->keep = adapters;
     DS_TRY(execute(c, &step->binding, "after lower", &c->before, err));
+    c->keep = false;
     if (step->strategy.microbatches > 1 || !wanted(c, DS_PASS_LOWER)) return DS_OK;
     int64_t microbatches = 1; /* without training the lowered step already has a loop over
                                  microbatches */
@@ -144,7 +155,10 @@ static ds_status check_lower(checker *c, const ds_model_step *step, ds_error *er
         c->out->skipped = "the model runs on the whole batch, the step on microbatches";
         return DS_OK;
     }
-    DS_TRY(execute(c, c->source, "the model", &model, err));
+    if (adapters) c->inputs = ds_prove__merged(step, c->before, &c->out->arena, &c->n_inputs);
+    ds_status status = execute(c, c->source, "the model", &model, err);
+    c->n_inputs = 0;
+    if (status != DS_OK) return status;
     bool own_loss = step->train.on && step->train.loss != DS_LOSS_NONE;
     compare_results(c, DS_PASS_LOWER, model, own_loss, c->before);
     ds_exec_result_free(model);

@@ -41,6 +41,21 @@ ds_status ds_train_read(const ds_binding *binding, ds_train *out, ds_error *err)
     return DS_OK;
 }
 
+/* "all", or names of products, one or a list. */
+ds_status ds_knobs__read_lora_targets(const ds_binding *binding, const ds_knob *knob, void *record,
+                                      ds_error *err) {
+    ds_train *out = record;
+    uint32_t n = ds_scenario_text_count(binding->unit, "train", knob->name);
+    out->lora_names = DS_NEW_N(&binding->unit->arena, const char *, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *item;
+        DS_TRY(ds_scenario_text_at(binding, "train", knob->name, i, &item, err));
+        if (n > 1 || strcmp(item, "all") != 0) out->lora_names[out->n_lora_names++] = item;
+    }
+    out->lora_targets = out->n_lora_names ? DS_LORA_TARGETS_NAMES : DS_LORA_TARGETS_ALL;
+    return DS_OK;
+}
+
 /* ---- strategy ---- */
 
 static const char *const axes[] = {"pp", "dp", "cp", "tp"};

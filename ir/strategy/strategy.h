@@ -93,6 +93,9 @@ typedef enum ds_reshard_after {
     DS_RESHARD_NEVER   /* after the backward pass alone */
 } ds_reshard_after;
 
+/* The products that have adapters (lora_targets). */
+typedef enum ds_lora_targets { DS_LORA_TARGETS_ALL, DS_LORA_TARGETS_NAMES } ds_lora_targets;
+
 /* The fields of a record: one a line of knobs.def, of a type that follows from the kind. A TEXT is
  * an enumeration with the field's name. */
 #define DS_FIELD_INT(field)      int64_t field;
@@ -110,7 +113,7 @@ typedef enum ds_reshard_after {
 
 /* lr … weight_decay: NAN is the op table's default. Dtypes: DS_DTYPE_COUNT is not given. dtype: if
  * it is narrower than the model's f32, the optimizer keeps a master copy in master_dtype (default:
- * f32). grad_dtype: default dtype. state_dtype: default master's. product_dtype: of products of an
+ * f32). lora_rank 0: every weight is trained. grad_dtype: default dtype. state_dtype: default master's. product_dtype: of products of an
  * activation and a weight inside of loops. clip_norm 0: any norm. */
 typedef struct ds_train {
     bool on; /* false: the forward pass alone (`train = off`, or no train block) */
@@ -120,6 +123,8 @@ typedef struct ds_train {
 #include "ir/strategy/knobs.def"
 #undef DS_IN_train
 #undef DS_IN_strategy
+    const char **lora_names; /* of lora_targets */
+    uint32_t n_lora_names;
 } ds_train;
 
 /* virtual_stages 0: as many as the schedule usually has. bucket_bytes: 25 MB are PyTorch

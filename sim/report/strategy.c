@@ -116,6 +116,8 @@ void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
     const ds_strategy *s = &step->strategy;
     put_degrees(s, out);
     put_shares(s, out);
+    if (step->train.on && step->train.lora_rank)
+        ds_buf_printf(out, ", LoRA of rank %lld", (long long)step->train.lora_rank);
     if (s->sp) ds_buf_put(out, ", sequence parallel");
     if (s->zero) ds_buf_printf(out, ", zero %lld", (long long)s->zero);
     if (s->zero == 3 && s->reshard_after == DS_RESHARD_NEVER)

@@ -116,7 +116,8 @@ typedef struct ds_result {
     uint32_t critical;    /* the class whose last task ends last (ties: lowest device) */
     ds_metrics metrics;   /* ir/strategy/metrics.def; without degrees and prices */
     bool counts_samples;  /* in throughput_per_s; of jobs: if every job's samples are known */
-    double model_flop;    /* of a model: what a step must compute; 0 for a program */
+    double model_flop;    /* of a model: what a step must compute, with LoRA the forward pass twice;
+                           * 0 for a program */
     double padding_flop;  /* of a model: products on rows of experts' buffers that no token uses,
                            * which model_flop leaves out */
     double useful;        /* of a model: model_flop over the products that were executed */

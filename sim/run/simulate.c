@@ -163,7 +163,12 @@ static ds_status find_program(ds_result *r, bool trusted, const ds_binding **pro
         return DS_OK;
     DS_TRY(ds_run__make_step(r->source, trusted, &r->step, err));
     *program = &r->step->binding;
-    return ds_model_flop(r->source, r->step->train.on, &r->model_flop, &r->padding_flop, err);
+    DS_TRY(ds_model_flop(r->source, r->step->train.on, &r->model_flop, &r->padding_flop, err));
+    if (r->step->train.on && r->step->train.lora_rank) { /* a frozen weight has no gradient */
+        r->model_flop *= 2.0 / 3;
+        r->padding_flop *= 2.0 / 3;
+    }
+    return DS_OK;
 }
 
 ds_status ds_run__simulate(ds_result *r, const ds_binding *program, const ds_profiles *profiles,

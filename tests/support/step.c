@@ -142,7 +142,7 @@ static bool gradient_of(const step_case *c, const ds_exec_result *result,
     for (uint32_t i = 0; i < c->step->weights.n; i++) {
         const ds_step_weight *w = &c->step->weights.at[i];
         const char *from = drawn_from(c, w);
-        if (strlen(from) != n || strncmp(from, input->name, n) != 0) continue;
+        if (w->frozen || strlen(from) != n || strncmp(from, input->name, n) != 0) continue;
         char name[256];
         snprintf(name, sizeof name, "%s.grad%s", w->name, input->name + n);
         const ds_exec_tensor *got = ds_exec_output(result, name);

@@ -86,7 +86,7 @@ static void grad_init(ds_grad *g, ds_model_step *step, const char *name) {
     memset(g->saved, 0xff, (g->n_values + 1) * sizeof *g->saved);
     ds_map_init(&g->loops);
     ds_map_init(&g->extra);
-    g->n_weights = step->weights.n;
+    g->n_weights = ds_step_n_trained(step);
     g->weights = ds_xcalloc(g->n_weights + 1, sizeof *g->weights);
     ds_map_init(&g->weight_of);
     ds_map_init(&g->firsts);
@@ -171,10 +171,10 @@ static ds_status whole_batch(ds_model_step *step, ds_error *err) {
     ds_grad g;
     grad_init(&g, step, step->func->name);
     ds_status status = make_body(&g, false, err);
-    for (uint32_t i = 0; i < g.n_weights && status == DS_OK; i++) {
+    for (uint32_t i = 0; i < step->weights.n && status == DS_OK; i++) {
         ds_step_weight *w = &step->weights.at[i];
         w->arg = g.copy.map[w->arg.i];
-        w->grad_result = step->n_model_results + i;
+        if (!w->frozen) w->grad_result = step->n_model_results + i;
     }
     ds_func *func = grad_deinit(&g);
     if (status == DS_OK) ds_model_step_set_func(step, func);
@@ -192,6 +192,7 @@ typedef struct batches {
     uint32_t *weight; /* by argument: 1 + the weight that it is, or 0 */
     ds_use *sums;     /* gradients so far */
     ds_use *results;  /* [microbatch][model result] */
+    uint32_t n_trained;
     uint32_t *n_tied; /* by weight, the first of those that are one of the model: their number */
 } batches;
 
@@ -290,8 +291,7 @@ static ds_status call_part(batches *x, int64_t i, ds_error *err) {
         ds_build_in(&x->b, call,
                     x->weight[k] || x->m == 1 ? ds_use_of(x->args[k])
                                               : ds_use_at(&step->unit->arena, x->args[k], &at, 1));
-    for (uint32_t k = 0; k < step->weights.n && i && !brief; k++)
-        ds_build_in(&x->b, call, x->sums[k]);
+    for (uint32_t k = 0; k < x->n_trained && i && !brief; k++) ds_build_in(&x->b, call, x->sums[k]);
     for (uint32_t k = 0; k < n_out; k++) {
         bool last = i == x->m - 1, model = k < step->n_model_results;
         const char *name = ds_value_at(part, end->in[k].value)->name;
@@ -363,12 +363,12 @@ static ds_status sum_tied(batches *x, uint32_t w, ds_use *out, ds_error *err) {
 
 static ds_status step_body(batches *x, ds_error *err) {
     ds_model_step *step = x->step;
-    uint32_t n = step->n_model_results, n_all = n + step->weights.n;
+    uint32_t n = step->n_model_results, n_all = n + x->n_trained;
     DS_TRY(step_args(x, err));
     for (int64_t i = 0; i < x->m; i++) DS_TRY(call_part(x, i, err));
     ds_use *results = DS_NEW_N(&step->unit->arena, ds_use, n_all + 1);
     for (uint32_t k = 0; k < n; k++) DS_TRY(join_results(x, k, &results[k], err));
-    for (uint32_t w = 0; w < step->weights.n; w++) DS_TRY(sum_tied(x, w, &results[n + w], err));
+    for (uint32_t w = 0; w < x->n_trained; w++) DS_TRY(sum_tied(x, w, &results[n + w], err));
     return ds_build_return(&x->b, results, n_all, err);
 }
 
@@ -376,13 +376,14 @@ static void update_weights(batches *x) {
     ds_model_step *step = x->step;
     for (uint32_t k = 0; k < step->func->n_args; k++)
         if (x->weight[k]) step->weights.at[x->weight[k] - 1].arg = x->args[k];
-    for (uint32_t i = 0; i < step->weights.n; i++)
+    for (uint32_t i = 0; i < x->n_trained; i++)
         step->weights.at[i].grad_result = step->n_model_results + i;
 }
 
 static ds_status microbatches(ds_model_step *step, ds_error *err) {
     ds_arena *arena = &step->unit->arena;
-    batches x = {.step = step, .m = step->strategy.microbatches};
+    batches x = {
+        .step = step, .m = step->strategy.microbatches, .n_trained = ds_step_n_trained(step)};
     x.parts = DS_NEW_N(arena, ds_func *, x.m + 1);
     x.args = DS_NEW_N(arena, ds_value, step->func->n_args + 1);
     x.weight = DS_NEW_N(arena, uint32_t, step->func->n_args + 1);

@@ -3,7 +3,8 @@
  *   lower.c  the step: arguments, loss, scenario, verification
  *   walk.c   the model's body: calls inlined, loops kept or unrolled, ops copied
  *   scan.c   a first walk, which copies nothing: names of weights, ops that overrides match
- *   batch.c  microbatches: the batch divided */
+ *   batch.c  microbatches: the batch divided
+ *   lora.c   adapters beside products; frozen weights */
 #ifndef DS_PASSES_LOWER_INTERNAL_H
 #define DS_PASSES_LOWER_INTERNAL_H
 
@@ -65,8 +66,10 @@ typedef struct ds_lowering {
     ds_map weight_names; /* interned in the copy */
     ds_map unrolled;     /* source loops with an override for a single turn */
     uint32_t n_ops, depth;
-    bool narrow;             /* train.dtype replaces f32 */
-    const char *micro_index; /* of the loop over microbatches around the model, or NULL */
+    DS_VEC(const char *) products; /* names of products of an activation and a weight */
+    bool *adapted;                 /* by name of train.lora_targets: a product has it */
+    bool narrow;                   /* train.dtype replaces f32 */
+    const char *micro_index;       /* of the loop over microbatches around the model, or NULL */
     ds_op *micro_loop;
 } ds_lowering;
 
@@ -89,6 +92,17 @@ void ds_lower__attrs(ds_lowering *l, const ds_lower_frame *frame, const ds_attr 
                      const char *without, ds_attr **out, uint32_t *n_out);
 /* Casts a use to a dtype, if the use has another dtype. */
 ds_status ds_lower__cast(ds_lowering *l, ds_use *use, ds_dtype dtype, ds_error *err);
+
+/* lora.c: puts an adapter beside the product `op` that has been made of `from`, if the scenario
+ * wants one: *result is the sum. Errors: DS_ERR_UNSUPPORTED. O(weights). */
+ds_status ds_lower__adapt(ds_lowering *l, const ds_lower_frame *frame, const ds_op *from,
+                          const ds_op *op, ds_use *result, ds_error *err);
+/* With adapters: freezes all other weights and puts them behind the adapters'. Errors: DS_ERR_NAME,
+ * a target that is no product; DS_ERR_UNSUPPORTED, no adapter. O(weights). */
+ds_status ds_lower__freeze(ds_lowering *l, ds_error *err);
+
+/* walk.c: notes a weight of the step. */
+void ds_lower__add_weight(ds_lowering *l, ds_value arg);
 
 /* batch.c: replaces the batch by batch / m. Errors: DS_ERR_UNSUPPORTED, DS_ERR_VALUE. */
 ds_status ds_lower__divide_batch(ds_lowering *l, ds_error *err);

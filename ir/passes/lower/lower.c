@@ -230,6 +230,7 @@ static void apply_block(ds_lowering *l, ds_attr *block) {
     for (uint32_t i = 0; i < block->n_items; i++) {
         ds_attr item = block->items[i];
         if (strategy && !item.quoted_name && strcmp(item.name, "microbatches") == 0) continue;
+        if (!strategy && strncmp(item.name, "lora_", 5) == 0) continue;
         if (!strategy && strcmp(item.name, "loss") == 0) {
             item = ds_attr_of_word(l->c.unit, "loss", "none");
         }
@@ -325,6 +326,7 @@ static ds_status lower(ds_lowering *l, ds_error *err) {
     DS_TRY(ds_lower__divide_batch(l, err));
     if (m > 1 && !step->train.on) l->micro_index = ds_clone_index_name(&l->c, "m", NULL, 0);
     DS_TRY(build_step(l, err));
+    DS_TRY(ds_lower__freeze(l, err));
     DS_PUSH(arena_of(l), &l->c.module->funcs, step->func);
     add_scenario(l);
     keep_strategy(l);

@@ -295,7 +295,9 @@ static ds_status copy_op(ds_lowering *l, ds_lower_frame *frame, const ds_op *fro
     narrow_product(l, op);
     name_op(l, frame, from, op);
     if (l->narrow) DS_TRY(narrow_types(l, op, err));
-    return ds_build_put(&l->b, op, err);
+    DS_TRY(ds_build_put(&l->b, op, err));
+    if (from->n_out != 1) return DS_OK;
+    return ds_lower__adapt(l, frame, from, op, &value_of(frame, from->out[0])->use, err);
 }
 
 /* ---- weights ---- */
@@ -314,6 +316,19 @@ static const char *weight_name(ds_lowering *l, const ds_lower_frame *frame, ds_v
     const char *name = ds_clone_text(&l->c, text.text);
     ds_buf_deinit(&text);
     return name;
+}
+
+void ds_lower__add_weight(ds_lowering *l, ds_value arg) {
+    const char *name = ds_value_at(l->b.func, arg)->name;
+    ds_step_weight weight = {.name = name,
+                             .base = name,
+                             .tied = l->step->weights.n,
+                             .arg = arg,
+                             .grad_result = DS_NO_RESULT,
+                             .new_result = DS_NO_RESULT,
+                             .master = DS_NO_VALUE};
+    for (uint32_t i = 0; i < 3; i++) weight.state[i] = DS_NO_VALUE;
+    DS_PUSH(arena_of(l), &l->step->weights, weight);
 }
 
 static ds_status lower_weight(ds_lowering *l, ds_lower_frame *frame, const ds_op *op) {
@@ -352,15 +367,7 @@ static ds_status lower_weight(ds_lowering *l, ds_lower_frame *frame, const ds_op
                               .expr = ds_expr_make(&l->c.unit->exprs, text)};
         made->n_attrs = at;
     }
-    ds_step_weight weight = {.name = made->name,
-                             .base = made->name,
-                             .tied = l->step->weights.n,
-                             .arg = arg,
-                             .grad_result = DS_NO_RESULT,
-                             .new_result = DS_NO_RESULT,
-                             .master = DS_NO_VALUE};
-    for (uint32_t i = 0; i < 3; i++) weight.state[i] = DS_NO_VALUE;
-    DS_PUSH(arena_of(l), &l->step->weights, weight);
+    ds_lower__add_weight(l, arg);
     value_of(frame, op->out[0])->use =
         kept ? ds_use_at(arena_of(l), arg, index, kept) : ds_use_of(arg);
     return DS_OK;

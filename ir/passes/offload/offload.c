@@ -256,7 +256,7 @@ static uint32_t n_states(const ds_step_weight *weight) {
  * are kept, then weights, then states and masters. */
 static void return_state(offloader *o, uint32_t what) {
     const ds_model_step *step = o->step;
-    uint32_t n = step->weights.n;
+    uint32_t n = ds_step_n_trained(step);
     uint32_t first = step->n_model_results + (step->train.keep_gradients ? n : 0);
     if (!(step->done >> DS_PASS_OPTIMIZER & 1) || o->edit.func != step->func) return;
     if (what & DS_OFFLOAD_WEIGHTS)

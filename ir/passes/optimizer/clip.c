@@ -92,7 +92,8 @@ static ds_status put_zero(ds_clip *c, const char *name, ds_use *out, ds_error *e
 
 static ds_status square_family(ds_clip *c, uint32_t lead, bool *done, ds_error *err) {
     ds_arena *arena = &c->step->unit->arena;
-    uint32_t n_weights = c->step->weights.n, *members = DS_NEW_N(arena, uint32_t, n_weights);
+    uint32_t n_weights = ds_step_n_trained(c->step),
+             *members = DS_NEW_N(arena, uint32_t, n_weights);
     range r = {.weights = members,
                .sum = DS_NEW_N(arena, ds_use, n_weights),
                .done = DS_NEW_N(arena, ds_use, n_weights)};
@@ -111,7 +112,7 @@ static ds_status square_family(ds_clip *c, uint32_t lead, bool *done, ds_error *
 }
 
 static ds_status square_all(ds_clip *c, bool *done, ds_error *err) {
-    for (uint32_t w = c->step->weights.n; w-- > 0;) {
+    for (uint32_t w = ds_step_n_trained(c->step); w-- > 0;) {
         if (done[w]) continue;
         if (info_of(c, w)->n_binders) {
             DS_TRY(square_family(c, w, done, err));
@@ -129,7 +130,7 @@ static ds_status square_all(ds_clip *c, bool *done, ds_error *err) {
 
 static uint32_t n_chunks(const ds_clip *c) {
     uint32_t n = 0;
-    for (uint32_t w = 0; w < c->step->weights.n; w++)
+    for (uint32_t w = 0; w < ds_step_n_trained(c->step); w++)
         if (c->step->weights.at[w].chunk + 1 > n) n = c->step->weights.at[w].chunk + 1;
     return n;
 }
@@ -139,7 +140,7 @@ static uint32_t n_chunks(const ds_clip *c) {
 static ds_status put_totals(ds_clip *c, ds_value *totals, uint32_t n, ds_error *err) {
     for (uint32_t k = 0; k < n; k++) {
         ds_op *op = ds_build_op(c->b, DS_OP_TOTAL);
-        for (uint32_t w = 0; w < c->step->weights.n; w++)
+        for (uint32_t w = 0; w < ds_step_n_trained(c->step); w++)
             if (c->step->weights.at[w].chunk == k && c->step->weights.at[w].tied == w)
                 ds_build_in(c->b, op, ds_use_of(c->square[w]));
         totals[k] = DS_NO_VALUE;
@@ -184,7 +185,7 @@ static ds_status find_factor(ds_clip *c, uint32_t w, const ds_value *factors, ds
 
 ds_status ds_clip__norm(ds_clip *c, ds_error *err) {
     ds_arena *arena = &c->step->unit->arena;
-    uint32_t n_weights = c->step->weights.n, n = n_chunks(c);
+    uint32_t n_weights = ds_step_n_trained(c->step), n = n_chunks(c);
     ds_value *totals = DS_NEW_N(arena, ds_value, n + 1),
              *factors = DS_NEW_N(arena, ds_value, n + 1);
     bool *done = DS_NEW_N(arena, bool, n_weights + 1);

@@ -122,6 +122,7 @@ static void make_args(updater *u) {
     for (uint32_t i = 0; i < step->weights.n; i++) {
         ds_step_weight *w = &step->weights.at[i];
         w->arg = u->copy.map[w->arg.i];
+        if (w->frozen) continue;
         ds_dtype own = ds_value_at(u->b.func, w->arg)->type->dtype;
         ds_dtype master = train->master_dtype == DS_DTYPE_COUNT ? DS_F32 : train->master_dtype;
         bool mixed = train->dtype != DS_DTYPE_COUNT && ds_dtype_bits(own) < ds_dtype_bits(master);
@@ -224,7 +225,7 @@ static ds_status update_range(updater *u, uint32_t lead, ds_expr *at, uint32_t d
 }
 
 static ds_status update_all(updater *u, ds_error *err) {
-    for (uint32_t i = u->step->weights.n; i-- > 0;) {
+    for (uint32_t i = ds_step_n_trained(u->step); i-- > 0;) {
         ds_expr at[DS_MAX_RANK * 2];
         if (u->done[i]) continue;
         if (info_of(u, &u->step->weights.at[i])->n_binders)
@@ -239,7 +240,7 @@ static ds_status update_all(updater *u, ds_error *err) {
 
 static ds_status make_return(updater *u, ds_error *err) {
     ds_model_step *step = u->step;
-    uint32_t n = 0, n_weights = step->weights.n;
+    uint32_t n = 0, n_weights = ds_step_n_trained(step);
     ds_use *results = DS_NEW_N(&step->unit->arena, ds_use, u->end->n_in + MAX_PARTS * n_weights);
     uint32_t kept = step->n_model_results + (step->train.keep_gradients ? n_weights : 0);
     for (; n < kept; n++) results[n] = ds_copy_use(&u->copy, &u->end->in[n]);
@@ -258,7 +259,7 @@ static ds_status make_return(updater *u, ds_error *err) {
 static ds_status write_step(updater *u, ds_error *err) {
     make_args(u);
     DS_TRY(ds_copy_block(&u->copy, &u->old->body, err));
-    uint32_t n = u->step->weights.n;
+    uint32_t n = ds_step_n_trained(u->step);
     u->clip = (ds_clip){.step = u->step,
                         .b = &u->b,
                         .gradient = DS_NEW_N(&u->step->unit->arena, ds_use, n + 1),
@@ -273,7 +274,7 @@ static ds_status write_step(updater *u, ds_error *err) {
 }
 
 static ds_status check_gradients(const updater *u, ds_error *err) {
-    for (uint32_t i = 0; i < u->step->weights.n; i++)
+    for (uint32_t i = 0, n = ds_step_n_trained(u->step); i < n; i++)
         if (u->step->weights.at[i].grad_result >= u->end->n_in)
             return ds_error_set(err, DS_ERR_VALUE, u->old->loc,
                                 "optimizer: there are no gradients: grad runs first");

@@ -136,7 +136,7 @@ typedef struct finder {
 /* Begins with the gradients: each is a range of one. */
 static void note_gradients(finder *f) {
     const ds_step_weight *weights = f->p->step->weights.at;
-    for (uint32_t w = 0; w < f->p->step->weights.n; w++) {
+    for (uint32_t w = 0, n = ds_step_n_trained(f->p->step); w < n; w++) {
         uint32_t group = weights[w].tied;
         f->of[gradient_of(f->p, w)] =
             (ds_pipe_tied){.group = group, .lo = f->size[group], .hi = f->size[group] + 1};

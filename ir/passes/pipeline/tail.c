@@ -158,7 +158,7 @@ static const char *sum_name(const tail *t, uint32_t w) {
 static ds_status sum_gradients(tail *t, uint32_t first) {
     ds_pipe *p = t->p;
     bool alone = t->tied[gradient_of(t, first)].group == DS_PIPE_NONE;
-    uint32_t n = alone ? first + 1 : p->step->weights.n, n_terms = 0;
+    uint32_t n = alone ? first + 1 : ds_step_n_trained(p->step), n_terms = 0;
     ds_pipe_term *terms = DS_NEW_N(arena_of(t), ds_pipe_term, (size_t)(n - first) * p->n_copies);
     for (uint32_t copy = 0; copy < p->n_copies; copy++)
         for (uint32_t w = first; w < n; w++)
@@ -177,11 +177,9 @@ static ds_status sum_gradients(tail *t, uint32_t first) {
 /* Replaces the sum that `grad` wrote by the sum on its reader's stage. */
 static void take_total(tail *t, uint32_t v) {
     const ds_pipe *p = t->p;
-    uint32_t w = t->tied[v].group, first = w;
-    while (w < p->step->weights.n &&
-           (!is_in_group(t, w, first) || p->step->weights.at[w].chunk != t->goal[v]))
-        w++;
-    if (w == p->step->weights.n) w = first;
+    uint32_t w = t->tied[v].group, first = w, n = ds_step_n_trained(p->step);
+    while (w < n && (!is_in_group(t, w, first) || p->step->weights.at[w].chunk != t->goal[v])) w++;
+    if (w == n) w = first;
     t->home[v] = p->step->weights.at[w].chunk;
     for (uint32_t copy = 0; copy < p->n_copies; copy++)
         t->made[copy][v] = t->made[copy][gradient_of(t, w)];
@@ -190,7 +188,7 @@ static void take_total(tail *t, uint32_t v) {
 static ds_status take_gradients(tail *t) {
     const ds_pipe *p = t->p;
     ds_pipe__find_tied(p, t->tied);
-    for (uint32_t w = 0; w < p->step->weights.n; w++) {
+    for (uint32_t w = 0, n = ds_step_n_trained(p->step); w < n; w++) {
         uint32_t v = gradient_of(t, w), group = t->tied[v].group;
         t->home[v] = p->step->weights.at[w].chunk;
         if (group == DS_PIPE_NONE || group == w) DS_TRY(sum_gradients(t, w));
@@ -439,7 +437,7 @@ void ds_pipe__tail_chunks(ds_pipe *p, ds_map *of) {
             t.once[v] = true;
         }
     find_goals(&t);
-    for (uint32_t w = 0; w < p->step->weights.n; w++)
+    for (uint32_t w = 0, n = ds_step_n_trained(p->step); w < n; w++)
         t.home[gradient_of(&t, w)] = p->step->weights.at[w].chunk;
     for (uint32_t i = p->tail; i + 1 < body->n_ops; i++) {
         bool once;

@@ -118,7 +118,7 @@ void ds_shard__find_gradients(ds_sharder *s) {
     find_in_block(s, &s->f.from->body);
     const ds_op *ret = ds_block_end(&s->f.from->body);
     if (!ret || ret->code != DS_OP_RETURN) return;
-    for (uint32_t w = 0; w < step->weights.n; w++) {
+    for (uint32_t w = 0, n = ds_step_n_trained(step); w < n; w++) {
         /* A microbatch's function returns the model's results, then all gradients. */
         uint32_t r =
             s->f.from == step->func ? step->weights.at[w].grad_result : step->n_model_results + w;
