@@ -49,6 +49,18 @@ static const ds_kernel_stack converted[] = {
 #include "ir/ops/kernels.def"
 };
 
+/* Bytes an element of a narrow product's weight that the stack moves for the weight. */
+static int32_t weight_bytes(ds_kernel_stack stack) {
+    switch (stack) {
+#define WEIGHTS(stack, bytes, source)                                                              \
+    case DS_KERNELS_##stack:                                                                       \
+        return bytes;
+#include "ir/ops/kernels.def"
+    default:
+        return 0;
+    }
+}
+
 #define LENGTH(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
 
 const ds_kernel_line *ds_kernel_lines(uint32_t *n) {
@@ -328,6 +340,18 @@ static bool converts(const finder *f, const ds_op *op, uint32_t operand) {
     return ds_expr_is_int(exprs, which->expr, &i) && i == (int64_t)operand;
 }
 
+static void convert_weights(finder *f) {
+    int32_t each = weight_bytes(f->stack);
+    for (uint32_t i = 0; i < f->nodes.n && each; i++) {
+        node *n = &f->nodes.at[i];
+        for (uint32_t k = 0; k < 2 && n->op->n_in == 2; k++)
+            if (converts(f, n->op, k)) {
+                n->kernel.weight = 1 - k;
+                n->kernel.weight_bytes = each;
+            }
+    }
+}
+
 /* Of the products that convert one value, all but the first of a block. */
 static void share_conversions(finder *f) {
     bool shares = false;
@@ -414,7 +438,8 @@ static void count_launches(finder *f, uint32_t at) {
 static void keep(const finder *f, ds_arena *arena, ds_map *out) {
     for (uint32_t i = 0; i < f->nodes.n; i++) {
         const ds_kernel *k = &f->nodes.at[i].kernel;
-        bool plain = !k->extra_launches && !k->unread && !k->unwritten && !k->is_converted;
+        bool plain = !k->extra_launches && !k->unread && !k->unwritten && !k->is_converted &&
+                     !k->weight_bytes;
         if (plain && !k->line) continue;
         ds_kernel *own = DS_NEW(arena, ds_kernel);
         *own = *k;
@@ -439,6 +464,7 @@ void ds_kernels_find(const ds_func *func, ds_kernel_stack stack, ds_kernel_stack
     join_neighbours(&f);
     mark_memory(&f);
     share_conversions(&f);
+    convert_weights(&f);
     for (uint32_t i = 0; i < f.nodes.n; i++) count_launches(&f, i);
     keep(&f, arena, out);
     ds_map_deinit(&f.launched);
@@ -481,7 +507,13 @@ ds_status ds_kernel_work(const ds_kernel *kernel, const ds_op *op, const ds_shap
                          const ds_shape *out, ds_work *work, ds_error *err) {
     bool ok = true;
     if (kernel->is_converted) work->bytes_converted = 0;
-    if (work->kind != DS_WORK_MEMORY) return DS_OK;
+    if (kernel->weight_bytes) {
+        int64_t elements = 0;
+        DS_TRY(ds_shape_elements(&in[kernel->weight], &elements, err));
+        work->bytes_converted = ds_ops__add(&ok, work->bytes_converted,
+                                            ds_ops__mul(&ok, elements, kernel->weight_bytes));
+    }
+    if (work->kind != DS_WORK_MEMORY) return ds_ops__overflow(op, ok, err);
     int64_t natural = ds_ops__add(&ok, work->bytes_read, work->bytes_written);
     int64_t unread = bytes_of(in, op->n_in, kernel->unread, &ok);
     int64_t unwritten = bytes_of(out, op->n_out, kernel->unwritten, &ok);

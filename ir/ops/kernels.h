@@ -31,6 +31,8 @@ typedef struct ds_kernel {
     uint32_t unread, unwritten; /* bit i: operand or result i does not go through memory */
     bool epilogue;              /* the result takes the place of a product's */
     bool is_converted;          /* of a narrow product: one before it converts the same operand */
+    uint32_t weight;            /* of a narrow product: the operand that is a weight */
+    int32_t weight_bytes; /* and what is moved to convert an element of the weight; 0: nothing */
     const ds_kernel_line *line; /* NULL: one kernel, which reads and writes once */
 } ds_kernel;
 

@@ -218,4 +218,6 @@ Test(kernels, products_of_one_input_convert_it_once) {
     cr_expect_eq(converted(one, DS_KERNELS_EAGER), 2 * 4 * E);
     cr_expect_eq(converted(one, DS_KERNELS_FUSED), 4 * E);
     cr_expect_eq(converted(other, DS_KERNELS_FUSED), 4 * E + 4 * 128 * 32);
+    /* torchao: 8 bytes an element of a weight in the two products that convert, 4 in each */
+    cr_expect_eq(converted(one, DS_KERNELS_COMPILED), 4 * E + 2 * 4 * 128 * 32);
 }
