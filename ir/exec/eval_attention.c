@@ -43,8 +43,9 @@ typedef struct heads {
     int64_t per_key_head; /* query heads served by one key head */
     double scale;
     bool causal;
-    int64_t first;  /* causal: query i sees the first first + i keys */
-    int64_t window; /* causal: and of them the last so many */
+    int64_t first;    /* causal: query i sees the first first + i keys */
+    int64_t window;   /* causal: and of them the last so many */
+    int64_t document; /* tokens of each of the documents in a sequence */
 } heads;
 
 /* Causal: the last query sees all keys, the one before it one less, and so on (FlashAttention 2.1's
@@ -61,6 +62,11 @@ static ds_status read_positions(const ds_eval *e, const ds_exec_part *q, const d
     DS_TRY(ds_eval_int(e, "window", &a->window, err));
     if (a->window < 1)
         return ds_eval_fail(e, err, DS_ERR_VALUE, "a window of %lld keys", (long long)a->window);
+    a->document = INT64_MAX;
+    DS_TRY(ds_eval_int(e, "document", &a->document, err));
+    if (a->document < 1)
+        return ds_eval_fail(e, err, DS_ERR_VALUE, "a document of %lld tokens",
+                            (long long)a->document);
     a->causal = ds_op_attr_bool(e->op, "causal");
     const int64_t far = INT64_C(1) << 60;
     if (q_start < -far || q_start > far || k_start < -far || k_start > far)
@@ -96,6 +102,10 @@ static keys visible(const heads *a, int64_t query) {
     int64_t n = a->k->dims[1], end = a->causal ? a->first + query : n;
     int64_t begin = a->causal && end > a->window ? end - a->window : 0;
     keys seen = {begin < n ? begin : n, end < 0 ? 0 : end < n ? end : n};
+    if (a->document >= n) return seen;
+    int64_t at = (a->first + query - 1) / a->document, first = at * a->document;
+    if (seen.lo < first) seen.lo = first;
+    if (seen.hi > first + a->document) seen.hi = first + a->document;
     return seen;
 }
 

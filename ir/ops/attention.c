@@ -12,15 +12,28 @@
  * With a window of w keys, w < t, a query sees the last w of those: b·h·(s·w - w²/2) pairs, which
  * are the half of b·h·s·t for w = s = t.
  *
+ * With documents of l tokens, l < t, one after another in a sequence, a query sees keys of its own
+ * document: the pairs of t / l sequences of l tokens, and of the rest, of which s of t queries are
+ * here. The kernel then runs as many sequences of l tokens.
+ *
  * Where q_start or k_start says which block of a longer sequence this is, a causal block counts
  * whole, with a window s·w pairs: which part of it is visible differs between devices. */
 #include "ir/ops/internal.h"
+
+#include <string.h>
 
 /* With one key head the query heads may be split freely: every device has that head. The second
  * result lacks e, so a device that has a part of e only would have all of it and not a term. */
 ds_status ds_ops__attention_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
     bool backward = args->op->code == DS_OP_ATTENTION_GRAD;
     uint32_t k = backward ? 2 : 1;
+    const ds_op *op = args->op;
+    if (ds_attr_find(op->attrs, op->n_attrs, "document") &&
+        (ds_attr_find(op->attrs, op->n_attrs, "q_start") ||
+         ds_attr_find(op->attrs, op->n_attrs, "k_start")))
+        return ds_error_set(err, DS_ERR_VALUE, op->loc,
+                            "%s: documents are for whole sequences, not for blocks of one",
+                            ds_op_name(op->code));
     bool one_head = (args->in_ones[k] & 4u) && (args->in_ones[k + 1] & 4u);
     const char *text = ds_op_desc_of(args->op->code)->rule;
     if (ds_attr_find(args->op->attrs, args->op->n_attrs, "window") &&
@@ -38,20 +51,42 @@ ds_status ds_ops__attention_rule(const ds_rule_args *args, ds_rule *out, ds_erro
     return DS_OK;
 }
 
-/* Twice the pairs of a query and a key that are multiplied, of one head and sample. */
+/* Twice the pairs of a query and a key that are multiplied, of s queries and t keys. */
+static int64_t twice_pairs(bool *ok, bool causal, int64_t s, int64_t t, int64_t window) {
+    int64_t twice = ds_ops__mul(ok, s, t);
+    if (!causal) twice = ds_ops__mul(ok, twice, 2);
+    if (window >= t) return twice;
+    twice = ds_ops__mul(ok, 2, ds_ops__mul(ok, s, window));
+    return causal && window <= s ? twice - ds_ops__mul(ok, window, window) : twice;
+}
+
+static ds_status read_count(const ds_op *op, const ds_env *env, const char *name, int64_t *out,
+                            ds_error *err) {
+    DS_TRY(ds_op_attr_int(op, env, name, out, err));
+    if (*out > 0) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, op->loc, "%s: a %s of %lld %s", ds_op_name(op->code),
+                        name, (long long)*out, strcmp(name, "window") == 0 ? "keys" : "tokens");
+}
+
+/* Twice the pairs of one head and sample. With documents the work is that of their sequences. */
 static ds_status pairs_of(const ds_op *op, const ds_env *env, ds_work *work, bool *ok,
                           int64_t *twice, ds_error *err) {
-    int64_t s = work->seq_q, t = work->seq_kv, window = t;
-    DS_TRY(ds_op_attr_int(op, env, "window", &window, err));
-    if (window < 1)
-        return ds_error_set(err, DS_ERR_VALUE, op->loc, "%s: a window of %lld keys",
-                            ds_op_name(op->code), (long long)window);
-    *twice = ds_ops__mul(ok, s, t);
-    if (!work->causal) *twice = ds_ops__mul(ok, *twice, 2);
+    int64_t s = work->seq_q, t = work->seq_kv, window = t, document = t;
+    DS_TRY(read_count(op, env, "window", &window, err));
+    DS_TRY(read_count(op, env, "document", &document, err));
     work->window = window < t ? window : 0;
-    if (!work->window) return DS_OK;
-    *twice = ds_ops__mul(ok, 2, ds_ops__mul(ok, s, window));
-    if (work->causal && window <= s) *twice -= ds_ops__mul(ok, window, window);
+    if (document >= t) {
+        *twice = twice_pairs(ok, work->causal, s, t, window);
+        return DS_OK;
+    }
+    int64_t n = t / document, rest = t % document;
+    int64_t all = ds_ops__mul(ok, n, twice_pairs(ok, work->causal, document, document, window));
+    all = ds_ops__add(ok, all, twice_pairs(ok, work->causal, rest, rest, window));
+    *twice = s == t ? all : (int64_t)((double)all * ((double)s / (double)t));
+    work->batch = ds_ops__mul(ok, work->batch, s) / document;
+    if (work->batch < 1) work->batch = 1;
+    work->seq_q = work->seq_kv = document;
+    work->window = window < document ? window : 0;
     return DS_OK;
 }
 
@@ -79,9 +114,8 @@ static ds_status work_of_products(const ds_op *op, const ds_env *env, const ds_s
     *scores = ds_ops__mul(&ok, rows, work->seq_kv);
     int64_t dims =
         ds_ops__add(&ok, ds_ops__mul(&ok, n.d, work->head_dim), ds_ops__mul(&ok, n.e, v->dims[3]));
-    int64_t twice = 0;
+    int64_t twice = 0, heads = ds_ops__mul(&ok, work->batch, work->heads);
     DS_TRY(pairs_of(op, env, work, &ok, &twice, err));
-    int64_t heads = ds_ops__mul(&ok, work->batch, work->heads);
     work->flop = ds_ops__mul(&ok, ds_ops__mul(&ok, heads, twice), dims);
     return ds_ops__overflow(op, ok, err);
 }

@@ -148,6 +148,10 @@ static ds_status check_lower(checker *c, const ds_model_step *step, ds_error *er
     DS_TRY(execute(c, &step->binding, "after lower", &c->before, err));
     c->keep = false;
     if (step->strategy.microbatches > 1 || !wanted(c, DS_PASS_LOWER)) return DS_OK;
+    if (step->train.n_documents) {
+        c->out->skipped = "the model has one document a sequence, the step has packed documents";
+        return DS_OK;
+    }
     int64_t microbatches = 1; /* without training the lowered step already has a loop over
                                  microbatches */
     DS_TRY(ds_scenario_int(c->source, "strategy", "microbatches", &microbatches, err));

@@ -56,6 +56,44 @@ ds_status ds_knobs__read_lora_targets(const ds_binding *binding, const ds_knob *
     return DS_OK;
 }
 
+/* "512:0.8": tokens and a share; "512": a share of 1. */
+static bool read_length(const char *text, ds_length *out) {
+    char *end;
+    errno = 0;
+    long long tokens = strtoll(text, &end, 10);
+    *out = (ds_length){tokens, 1};
+    if (errno || end == text || tokens < 1 || tokens > INT64_C(1) << 40) return false;
+    if (!*end) return true;
+    const char *share = end + 1;
+    out->share = *end == ':' ? strtod(share, &end) : 0;
+    return end > share && !*end && out->share > 0 && out->share < 1e12;
+}
+
+ds_status ds_knobs__read_lengths(const ds_binding *binding, const ds_knob *knob, void *record,
+                                 ds_error *err) {
+    ds_train *out = record;
+    uint32_t n = ds_scenario_text_count(binding->unit, "train", knob->name);
+    ds_length *all = DS_NEW_N(&binding->unit->arena, ds_length, n + 1);
+    const ds_attr *attr = ds_scenario_find(binding->unit, "train", knob->name);
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const char *item;
+        DS_TRY(ds_scenario_text_at(binding, "train", knob->name, i, &item, err));
+        if (n == 1 && strcmp(item, "none") == 0) return DS_OK;
+        if (!read_length(item, &all[i]))
+            return ds_error_set(err, DS_ERR_VALUE, attr->loc,
+                                "train: lengths has \"%s\"; a length is \"512\", or \"512:0.8\" "
+                                "with its share of the documents",
+                                item);
+        sum += all[i].share;
+    }
+    for (uint32_t i = 0; i < n; i++) all[i].share /= sum;
+    out->documents = all;
+    out->n_documents = n;
+    out->lengths = n ? DS_LENGTHS_LIST : DS_LENGTHS_NONE;
+    return DS_OK;
+}
+
 /* ---- strategy ---- */
 
 static const char *const axes[] = {"pp", "dp", "cp", "tp"};

@@ -96,6 +96,13 @@ typedef enum ds_reshard_after {
 /* The products that have adapters (lora_targets). */
 typedef enum ds_lora_targets { DS_LORA_TARGETS_ALL, DS_LORA_TARGETS_NAMES } ds_lora_targets;
 
+/* Documents of these lengths are packed into sequences (lengths). */
+typedef enum ds_lengths { DS_LENGTHS_NONE, DS_LENGTHS_LIST } ds_lengths;
+typedef struct ds_length {
+    int64_t tokens;
+    double share; /* of the documents; the shares of a list have the sum 1 */
+} ds_length;
+
 /* The fields of a record: one a line of knobs.def, of a type that follows from the kind. A TEXT is
  * an enumeration with the field's name. */
 #define DS_FIELD_INT(field)      int64_t field;
@@ -125,6 +132,8 @@ typedef struct ds_train {
 #undef DS_IN_strategy
     const char **lora_names; /* of lora_targets */
     uint32_t n_lora_names;
+    const ds_length *documents; /* of lengths */
+    uint32_t n_documents;
 } ds_train;
 
 /* virtual_stages 0: as many as the schedule usually has. bucket_bytes: 25 MB are PyTorch

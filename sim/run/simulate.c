@@ -1,4 +1,5 @@
 /* The pipeline of a run: (passes →) plan → engine → memory → accounts. */
+#include "ir/passes/build/count.h"
 #include "ir/strategy/scenario.h"
 #include "sim/run/balance.h"
 #include "sim/run/internal.h"
@@ -155,6 +156,20 @@ static void summarise(ds_result *r) {
     ds_metrics_derive(m);
 }
 
+/* With packed documents the products of the step as it is lowered: the model has one document a
+ * sequence. */
+static ds_status count_packed(ds_result *r, ds_error *err) {
+    ds_model_step *step = NULL;
+    ds_model_counts counts;
+    DS_TRY(ds_model_step_new(r->source, &step, err));
+    ds_status status = ds_model_count(&step->binding, step->func, &counts, err);
+    double times = 3.0 * (double)step->strategy.microbatches;
+    ds_model_step_free(step);
+    if (status != DS_OK) return status;
+    r->model_flop = times * (double)(counts.matmul_flop - counts.padding_flop);
+    return DS_OK;
+}
+
 /* Sets *program to the scenario's program, or to the step that passes make of the model. */
 static ds_status find_program(ds_result *r, bool trusted, const ds_binding **program,
                               ds_error *err) {
@@ -164,6 +179,7 @@ static ds_status find_program(ds_result *r, bool trusted, const ds_binding **pro
     DS_TRY(ds_run__make_step(r->source, trusted, &r->step, err));
     *program = &r->step->binding;
     DS_TRY(ds_model_flop(r->source, r->step->train.on, &r->model_flop, &r->padding_flop, err));
+    if (r->step->train.on && r->step->train.n_documents) DS_TRY(count_packed(r, err));
     if (r->step->train.on && r->step->train.lora_rank) { /* a frozen weight has no gradient */
         r->model_flop *= 2.0 / 3;
         r->padding_flop *= 2.0 / 3;

@@ -116,7 +116,8 @@ ds_status ds_vjp__mse(ds_vjp *v, ds_error *err) {
 
 ds_status ds_vjp__attention(ds_vjp *v, ds_error *err) {
     static const char *const suffix[] = {".dq", ".dk", ".dv"};
-    static const char *const attrs[] = {"causal", "window", "scale", "q_start", "k_start", NULL};
+    static const char *const attrs[] = {"causal",  "window",  "document", "scale",
+                                        "q_start", "k_start", NULL};
     if (ds_vjp_has(v, 1))
         return ds_error_set(err, DS_ERR_UNSUPPORTED, v->op->loc,
                             "grad: the second result of attention has no gradient");

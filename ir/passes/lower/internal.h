@@ -4,7 +4,8 @@
  *   walk.c   the model's body: calls inlined, loops kept or unrolled, ops copied
  *   scan.c   a first walk, which copies nothing: names of weights, ops that overrides match
  *   batch.c  microbatches: the batch divided
- *   lora.c   adapters beside products; frozen weights */
+ *   lora.c   adapters beside products; frozen weights
+ *   documents.c  documents of several lengths in a sequence */
 #ifndef DS_PASSES_LOWER_INTERNAL_H
 #define DS_PASSES_LOWER_INTERNAL_H
 
@@ -63,8 +64,9 @@ typedef struct ds_lowering {
     ds_cloner c;
     ds_builder b;
     const ds_lower_loop *loops;
-    ds_map weight_names; /* interned in the copy */
-    ds_map unrolled;     /* source loops with an override for a single turn */
+    ds_map weight_names;      /* interned in the copy */
+    ds_map unrolled;          /* source loops with an override for a single turn */
+    int64_t packed_seq, span; /* tokens of a sequence, and of the documents in it; 0: none yet */
     uint32_t n_ops, depth;
     DS_VEC(const char *) products; /* names of products of an activation and a weight */
     bool *adapted;                 /* by name of train.lora_targets: a product has it */
@@ -92,6 +94,13 @@ void ds_lower__attrs(ds_lowering *l, const ds_lower_frame *frame, const ds_attr 
                      const char *without, ds_attr **out, uint32_t *n_out);
 /* Casts a use to a dtype, if the use has another dtype. */
 ds_status ds_lower__cast(ds_lowering *l, ds_use *use, ds_dtype dtype, ds_error *err);
+
+/* documents.c: says how long the documents are in which attention stays. Errors: DS_ERR_UNSUPPORTED,
+ * DS_ERR_LIMIT. O(documents of a step, once). */
+ds_status ds_lower__pack(ds_lowering *l, ds_op *op, ds_error *err);
+/* The span of one replica's documents. O(documents). */
+double ds_lower__span(const ds_train *train, uint64_t seed, uint64_t replica, int64_t seq,
+                      int64_t sequences);
 
 /* lora.c: puts an adapter beside the product `op` that has been made of `from`, if the scenario
  * wants one: *result is the sum. Errors: DS_ERR_UNSUPPORTED. O(weights). */

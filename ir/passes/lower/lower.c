@@ -231,6 +231,7 @@ static void apply_block(ds_lowering *l, ds_attr *block) {
         ds_attr item = block->items[i];
         if (strategy && !item.quoted_name && strcmp(item.name, "microbatches") == 0) continue;
         if (!strategy && strncmp(item.name, "lora_", 5) == 0) continue;
+        if (!strategy && strcmp(item.name, "lengths") == 0) continue;
         if (!strategy && strcmp(item.name, "loss") == 0) {
             item = ds_attr_of_word(l->c.unit, "loss", "none");
         }

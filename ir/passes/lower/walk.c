@@ -292,6 +292,7 @@ static ds_status copy_op(ds_lowering *l, ds_lower_frame *frame, const ds_op *fro
         add_out(l, frame, op, from->out[i], type);
     }
     if (op->code == DS_OP_DROPOUT) name_mask(l, frame, from, op);
+    DS_TRY(ds_lower__pack(l, op, err));
     narrow_product(l, op);
     name_op(l, frame, from, op);
     if (l->narrow) DS_TRY(narrow_types(l, op, err));
