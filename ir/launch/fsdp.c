@@ -63,7 +63,8 @@ ds_status ds_fsdp__write(const ds_launch *l, ds_buf *out, ds_error *err) {
     ds_buf_printf(out,
                   "    fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=%s)\n"
                   "fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=%s)\n",
-                  l->keeps_weights ? "False" : "True", l->keeps_weights ? "False" : "True");
+                  l->reshard && strcmp(l->reshard, "never") == 0 ? "False" : "True",
+                  l->reshard && strcmp(l->reshard, "always") != 0 ? "False" : "True");
     ds_buf_printf(out,
                   "# sequences of %" PRId64 " tokens; %" PRId64
                   " sequences a device and turn, %" PRId64 " turns a step\n",

@@ -31,7 +31,7 @@ typedef struct ds_launch {
     int64_t first_less, last_less; /* layers that embedding and loss count as */
     int64_t zero, zero_group;      /* 0..3; replicas that share, 0: all */
     bool sp, late_reduce;          /* sequence parallelism; gradients reduced at the end */
-    bool keeps_weights;            /* with zero = 3: reshard_after_forward = never */
+    const char *reshard;           /* with zero = 3: as `strategy` says it; NULL: "always" */
     bool compiled;                 /* layers run as torch.compile's kernels (torchtitan) */
     bool scatter_gather;           /* stages send each other a part a tp shard */
     const char *schedule;          /* as `strategy` says it, "1f1b" */

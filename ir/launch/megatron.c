@@ -403,7 +403,7 @@ static ds_status read_replicas(ds_args *a, ds_error *err) {
             if (is_text(a, A_SHARDING, sharding[i])) l->zero = i;
     if (ds_args__has(a, A_TORCH_FSDP2)) l->zero = 3;
     if (l->dp * l->cp == 1) l->zero = 0;
-    l->keeps_weights = l->zero && ds_args__has(a, A_TORCH_FSDP2) && !reshards;
+    if (l->zero && ds_args__has(a, A_TORCH_FSDP2)) l->reshard = reshards ? "layers" : "never";
     DS_TRY(ds_args__int(a, A_INSTANCES, &instances, err));
     if (instances < 1 || l->dp % instances)
         return ds_args__wrong(a, A_INSTANCES, err,

@@ -217,7 +217,7 @@ static ds_status put_replicas(ds_args_out *o, const ds_launch *l, ds_error *err)
     int64_t group = l->zero_group ? l->zero_group : l->dp,
             bytes = l->grad_dtype && strcmp(l->grad_dtype, "f32") == 0 ? 4 : 2;
     bool reduces = l->dp * l->cp > 1;
-    if (l->zero == 3 && l->keeps_weights)
+    if (l->zero == 3 && l->reshard && strcmp(l->reshard, "always") != 0)
         return ds_launch__lacks(l, err, "reshard_after_forward",
                                 "Megatron-FSDP gathers weights again");
     if (l->zero > 1) {

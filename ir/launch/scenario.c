@@ -98,9 +98,8 @@ static void put_strategy(const ds_launch *l, ds_buf *out) {
     ds_buf_printf(out, "    zero = %" PRId64 "\n", l->zero);
     if (l->zero && l->zero_group && l->zero_group != l->dp)
         ds_buf_printf(out, "    zero_group = %" PRId64 "\n", l->zero_group);
-    if (l->keeps_weights || (l->zero == 3 && l->pp > 1))
-        ds_buf_printf(out, "    reshard_after_forward = %s\n",
-                      l->keeps_weights ? "never" : "always");
+    if (l->zero == 3 && l->reshard)
+        ds_buf_printf(out, "    reshard_after_forward = %s\n", l->reshard);
     if (l->zero < 2 && l->dp * l->cp > 1)
         ds_buf_printf(out, "    late_reduce = %s\n", l->late_reduce ? "true" : "false");
     bool plain = strchr(l->recompute, ':') == NULL;
@@ -273,6 +272,14 @@ static void take_stages(ds_launch *l, const ds_strategy *s) {
     l->last_less = s->n_stage_layers ? 0 : s->last_stage_less;
 }
 
+/* The word, which the strategy has carried out. */
+static ds_status take_reshard(ds_launch *l, const ds_binding *binding, ds_error *err) {
+    static const char name[] = "reshard_after_forward";
+    const ds_preset *preset = ds_preset_of(binding, "strategy", name);
+    if (preset) l->reshard = preset->value;
+    return ds_scenario_text(binding, "strategy", name, &l->reshard, err);
+}
+
 static ds_status take_strategy(ds_launch *l, const ds_binding *binding, const ds_strategy *s,
                                ds_error *err) {
     static const char *const cp_types[] = {"ring", "ulysses", "all_gather"}, *const overlaps[] = {
@@ -292,7 +299,7 @@ static ds_status take_strategy(ds_launch *l, const ds_binding *binding, const ds
     l->zero = s->dp * s->cp > 1 ? s->zero : 0;
     l->zero_group = l->zero && s->zero_group != s->dp ? s->zero_group : 0;
     l->late_reduce = s->late_reduce;
-    l->keeps_weights = l->zero == 3 && s->reshard_after == DS_RESHARD_NEVER;
+    if (l->zero == 3) DS_TRY(take_reshard(l, binding, err));
     bool together = l->framework == DS_LAUNCH_TORCHTITAN || l->framework == DS_LAUNCH_FSDP;
     if (l->zero >= 2 && s->microbatches > 1 && s->no_sync != (together && s->pp > 1))
         return lacks(err, "no_sync", "pipelines of PyTorch scatter once a step, and no others");

@@ -113,8 +113,8 @@ static ds_status read_degrees(ds_args *a, ds_error *err) {
     bool gathers =
         strcmp(reshard, "always") == 0 || (strcmp(reshard, "default") == 0 && l->pp == 1);
     l->zero = shards * l->cp > 1 ? 3 : 0;
-    l->keeps_weights = l->zero && !gathers;
-    if (l->keeps_weights && ds_args__has(a, A_OFFLOAD))
+    l->reshard = l->zero ? reshard : NULL;
+    if (l->zero && !gathers && ds_args__has(a, A_OFFLOAD))
         ds_args__refuse(a, lines[A_OFFLOAD].name,
                         "with weights that stay gathered (fsdp_reshard_after_forward)");
     l->zero_group = l->zero && replicas > 1 ? shards : 0;
@@ -333,7 +333,13 @@ static ds_status put_replicas(ds_args_out *o, const ds_launch *l, ds_error *err)
         return ds_launch__lacks(l, err, "late_reduce", "gradients are reduced as they come");
     ds_args_out__set_int(o, A_REPLICATE, l->zero ? l->dp / group : l->dp);
     ds_args_out__set_int(o, A_SHARD, l->zero ? group : 1);
-    if (l->zero) ds_args_out__set(o, A_RESHARD, l->keeps_weights ? "never" : "always");
+    if (l->zero && l->reshard && strcmp(l->reshard, "layers") == 0 && l->pp > 1)
+        return ds_launch__lacks(l, err, "reshard_after_forward", "it has always and never");
+    if (l->zero)
+        ds_args_out__set(o, A_RESHARD,
+                         !l->reshard                         ? "always"
+                         : strcmp(l->reshard, "layers") == 0 ? "default"
+                                                             : l->reshard);
     if (l->bucket_bytes)
         return ds_launch__lacks(l, err, "bucket_size", "a unit of FSDP is a layer");
     if (l->tp > 1 && !l->sp) return ds_launch__lacks(l, err, "sp = false", "tp comes with sp");

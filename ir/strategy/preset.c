@@ -49,9 +49,8 @@ bool ds_preset_holds(const ds_preset *preset, const ds_train *train, const ds_st
                !s->stage_dp;
     case DS_PRESET_STAGES:
         return s && s->zero >= 2 && s->pp > 1 && (s->dp > 1 || s->cp > 1 || s->stage_dp);
-    case DS_PRESET_STAYS:
-        return s && s->zero == 3 && s->pp > 1 && (s->dp > 1 || s->cp > 1 || s->stage_dp) &&
-               !(s->offload & (DS_OFFLOAD_ACTIVATIONS | DS_OFFLOAD_WEIGHTS));
+    case DS_PRESET_PARTS:
+        return s && s->zero == 3 && (s->dp > 1 || s->cp > 1 || s->stage_dp);
     case DS_PRESET_SEQUENCE:
         return s && s->zero > 0 && s->cp > 1;
     case DS_PRESET_CHUNKS:

@@ -13,7 +13,7 @@ typedef enum ds_preset_when {
     DS_PRESET_PARTITION, /* zero = 1 or 2, and dp > 1 */
     DS_PRESET_SHARDS,    /* zero = 3 and dp > 1 */
     DS_PRESET_STAGES,    /* zero = 2 or 3, pp > 1 and replicas */
-    DS_PRESET_STAYS,     /* zero = 3, the same, and neither activations nor weights at hosts */
+    DS_PRESET_PARTS,     /* zero = 3 and replicas */
     DS_PRESET_SEQUENCE,  /* zero > 0 and cp > 1 */
     DS_PRESET_CHUNKS,    /* pp > 1 */
     DS_PRESET_PIPELINE   /* pp > 1 and tp > 1, stages of one width */

@@ -667,6 +667,11 @@ ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error
     DS_TRY(ds_knobs_read(binding, "strategy", out, err));
     ds_presets_fill(binding, "strategy", out);
     DS_TRY(check_degrees(binding, out, err));
+    bool stays = out->pp > 1 && !(out->offload & (DS_OFFLOAD_ACTIVATIONS | DS_OFFLOAD_WEIGHTS));
+    if (out->reshard_after == DS_RESHARD_DEFAULT)
+        out->reshard_after = stays ? DS_RESHARD_NEVER : DS_RESHARD_LAYERS;
+    if (out->reshard_after == DS_RESHARD_ROOT && out->pp > 1)
+        out->reshard_after = DS_RESHARD_LAYERS;
     out->zero_uneven = out->zero_uneven && out->zero; /* passes ask whether parts may be unequal */
     return DS_OK;
 }

@@ -90,7 +90,10 @@ typedef enum ds_ep_dispatch {
 /* When weights that are shared out (zero = 3) leave a device's memory. */
 typedef enum ds_reshard_after {
     DS_RESHARD_ALWAYS, /* after each unit's forward pass and after its backward pass */
-    DS_RESHARD_NEVER   /* after the backward pass alone */
+    DS_RESHARD_LAYERS, /* the same of units in loops; others stay until the backward pass */
+    DS_RESHARD_ROOT,   /* the same, and the others are one unit, gathered first; with pp > 1 LAYERS */
+    DS_RESHARD_NEVER,  /* after the backward pass alone */
+    DS_RESHARD_DEFAULT /* as torchtitan says it; ds_strategy_read leaves NEVER or LAYERS */
 } ds_reshard_after;
 
 /* The products that have adapters (lora_targets). */

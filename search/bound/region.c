@@ -540,8 +540,10 @@ static void read_pipeline(const ds_bounds *b, const ds_choice *prefix, uint32_t 
     out->late = (out->zero == 0 || out->zero == 1) &&
                 knob_int(b, KNOB_strategy_late_reduce, prefix, depth, 0) > 0;
     out->prefetch = knob_int(b, KNOB_strategy_prefetch, prefix, depth, -1);
-    out->keeps_weights =
-        strcmp(knob_text(b, KNOB_strategy_reshard_after_forward, prefix, depth), "always") != 0;
+    const char *reshard = knob_text(b, KNOB_strategy_reshard_after_forward, prefix, depth);
+    bool again = strcmp(reshard, "always") == 0 || strcmp(reshard, "layers") == 0 ||
+                 strcmp(reshard, "root") == 0;
+    out->keeps_weights = !again && !(strcmp(reshard, "default") == 0 && out->pp == 1);
     out->no_sync = knob_int(b, KNOB_strategy_no_sync, prefix, depth, 1) > 0;
     out->uneven = knob_int(b, KNOB_strategy_zero_uneven, prefix, depth, 0) > 0;
     const char *p2p = knob_text(b, KNOB_strategy_p2p, prefix, depth);

@@ -89,7 +89,7 @@ static void put_frameworks(void) {
         [DS_PRESET_PARTITION] = "with `zero = 1` or `2` and replicas",
         [DS_PRESET_SHARDS] = "with `zero = 3` and dp > 1",
         [DS_PRESET_STAGES] = "with `zero = 2` or `3`, pp > 1 and replicas",
-        [DS_PRESET_STAYS] = "the same with `zero = 3`, nothing of a layer at hosts",
+        [DS_PRESET_PARTS] = "with `zero = 3` and replicas",
         [DS_PRESET_SEQUENCE] = "with `zero` and cp > 1",
         [DS_PRESET_CHUNKS] = "with pp > 1",
         [DS_PRESET_PIPELINE] = "with pp > 1 and tp > 1, stages of one width"};

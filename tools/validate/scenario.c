@@ -195,6 +195,9 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
                   "  strategy { dp = %" PRId64 ", tp = %" PRId64 ", pp = %" PRId64
                   ", microbatches = %" PRId64 ", zero = %" PRId64,
                   r->dp, r->tp, r->pp, microbatches, zero);
+    const char *reshard = t->fsdp && r->zero == 2 ? "never" : t->reshard;
+    if (zero == 3 && reshard && r->pp == 1)
+        ds_buf_printf(out, ", reshard_after_forward = %s", reshard);
     if (zero == 3 && r->zero_group && r->zero_group < r->dp)
         ds_buf_printf(out, ", zero_group = %" PRId64, r->zero_group);
     if (zero < 2 && r->dp > 1 && (t->late_reduce || t->framework) && purpose == VAL_TIME)

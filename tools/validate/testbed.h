@@ -54,6 +54,7 @@ typedef struct val_testbed {
     bool late_reduce; /* gradients are reduced after the backward pass */
     bool parts;       /* stages send each shard of a layer a part, which is gathered on arrival */
     bool uneven;      /* ZeRO 1 cuts a flat buffer: parts need not divide */
+    const char *reshard; /* of zero = 3: strategy.reshard_after_forward; NULL: as the framework */
     bool fsdp;  /* SHARD_GRAD_OP (zero = 2) too gathers weights in the forward pass, as zero = 3 */
     bool tunes; /* microbatch sizes that rows do not say were chosen for speed */
     bool plans; /* layouts that rows do not say were found by a planner, for speed */

@@ -69,6 +69,7 @@ typedef struct overlap {
     ends end;       /* of the last unit so far */
     uint32_t k;     /* prefetch */
     bool stays;     /* weights stay gathered until the backward pass */
+    bool root;      /* of these, weights outside of loops alone do */
     chain *chains;  /* by stage; NULL: one for all that the function holds back */
     uint32_t stage; /* the current stage */
 } overlap;
@@ -616,14 +617,14 @@ static void add_results(overlap *o, const queue *q) {
     add_result(o, ds_use_of(ended->out[0]));
 }
 
-/* Weights that stay gathered (reshard_after_forward = never) wait for the end of the microbatch
- * before, or for nothing. */
+/* Weights that stay gathered wait for the end of the microbatch before, or for nothing. */
 static void hold_whole(overlap *o, ds_block *block, queue *q) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         ds_op *op = block->ops[i];
-        if (calls_fetches(o, op)) hold_call(o, block, &i, q);
+        if (o->stays && calls_fetches(o, op)) hold_call(o, block, &i, q);
         if (gathers_weights(o, op)) i += hold(o, block, i, &o->ready, 1);
         if (op->code != DS_OP_FOR) continue;
+        if (!o->stays) return;
         if (op->n_args) set_end(o, op->out, op->n_args);
         hold_whole(o, op->body, q);
     }
@@ -643,10 +644,8 @@ static void hold_back(overlap *o) {
         o->chains = ds_xcalloc(n_stages, sizeof *o->chains);
         o->stage = UINT32_MAX;
     }
-    if (o->stays)
-        hold_whole(o, &o->func->body, &q);
-    else
-        hold_straight(o, &o->func->body, &q);
+    if (o->stays || o->root) hold_whole(o, &o->func->body, &q);
+    if (!o->stays) hold_straight(o, &o->func->body, &q);
     free(o->chains);
     if (!called) return;
     add_results(o, &q);
@@ -658,6 +657,7 @@ static void overlap_func(ds_model_step *step, ds_func *func, ds_map *begins) {
     overlap o = {.step = step, .unit = step->unit, .func = func, .begins = begins};
     ds_map *maps[] = {&o.weights, &o.terms, &o.updates, &o.tokens, &o.held};
     o.stays = strategy->zero == 3 && strategy->reshard_after == DS_RESHARD_NEVER;
+    o.root = strategy->zero == 3 && strategy->reshard_after == DS_RESHARD_ROOT;
     o.k = o.stays ? 0 : (uint32_t)strategy->prefetch;
     ds_edit_init(&o.edit, step->unit, func);
     for (uint32_t i = 0; i < sizeof maps / sizeof *maps; i++) ds_map_init(maps[i]);

@@ -264,13 +264,25 @@ static bool is_gradient(const ds_sharder *s, ds_value old) {
     return found && *found != DS_SHARD_TERM;
 }
 
+/* What was moved is moved again in the backward pass, but for weights outside of loops with
+ * reshard_after_forward = layers. */
+static void forget_moved(ds_sharder *s) {
+    const ds_strategy *st = &s->step->strategy;
+    uint32_t n = 0;
+    bool keeps = st->zero == 3 && st->reshard_after == DS_RESHARD_LAYERS && !s->f.loops;
+    for (uint32_t i = 0; i < s->f.moved.n && keeps; i++)
+        if (ds_shard__value(s, s->f.moved.at[i].from.value)->weight)
+            s->f.moved.at[n++] = s->f.moved.at[i];
+    s->f.moved.n = n;
+}
+
 static ds_status table_op(ds_sharder *s, const ds_op *old, ds_error *err) {
     ds_use *in = DS_NEW_N(&s->unit->arena, ds_use, old->n_in + 1);
     ds_shard_choice choice = {0};
     const ds_value *made = NULL;
     if (!s->f.backward && (ds_op_desc_of(old->code)->flags & DS_OPF_BACKWARD)) {
         s->f.backward = true;
-        s->f.moved.n = 0;
+        forget_moved(s);
     }
     if (old->code == DS_OP_ZEROS) {
         s->f.state[old->out[0].i] = DS_SHARD_ZEROS;

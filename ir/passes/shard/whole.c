@@ -1,4 +1,5 @@
-/* Weights that ZeRO shares out and that stay gathered (reshard_after_forward = never).
+/* Weights that ZeRO shares out and that stay gathered (reshard_after_forward = never; root, of which
+ * weights outside of loops alone stay, and are gathered in each microbatch's function).
  *
  * Such a weight is gathered before the first op: in the step, where the weight stays for all
  * microbatches, else in each microbatch's function. Weights that are read before loops come first,
@@ -166,13 +167,14 @@ static ds_status gather_from(ds_sharder *s, uint32_t i, ds_error *err) {
 ds_status ds_shard__gather_all(ds_sharder *s, ds_error *err) {
     const ds_strategy *st = &s->step->strategy;
     const ds_func *func = s->f.b.func;
-    bool once = ds_strategy_gathers_once(st);
-    if (st->zero != 3 || st->reshard_after != DS_RESHARD_NEVER || is_step(s) != once) return DS_OK;
+    bool never = st->reshard_after == DS_RESHARD_NEVER, root = st->reshard_after == DS_RESHARD_ROOT;
+    bool step = never ? ds_strategy_gathers_once(st) : !first_call(s->step->func);
+    if (st->zero != 3 || !(never || root) || is_step(s) != step) return DS_OK;
     const uint8_t here = s->here;
     for (int when = BEFORE_LOOPS; when <= AFTER_LOOPS; when++)
         for (uint32_t i = 0; i < func->n_args; i++)
             if (is_split(s, func->args[i]) && when_read(s, i) == when &&
-                !ds_map_find(&s->f.whole, func->args[i].i))
+                (never || when != IN_LOOPS) && !ds_map_find(&s->f.whole, func->args[i].i))
                 DS_TRY(gather_from(s, i, err));
     s->here = here;
     return DS_OK;

@@ -183,10 +183,10 @@ static void draw_titan(draw *d, ds_launch *l) {
     l->grad_dtype = "f32";
     l->product_dtype = TEXT_OF(d, NULL, "f8e4m3");
     l->optimizer = TEXT_OF(d, "adam", "adamw");
-    l->keeps_weights = l->zero && ds_rng_below(&d->rng, 2);
-    l->offload = l->zero && !l->keeps_weights && ds_rng_below(&d->rng, 8) == 0
-                     ? "[optimizer, weights]"
-                     : NULL;
+    l->reshard = l->zero ? TEXT_OF(d, "always", "never", "default") : NULL;
+    bool stays = l->zero && (strcmp(l->reshard, "never") == 0 ||
+                             (strcmp(l->reshard, "default") == 0 && l->pp > 1));
+    l->offload = l->zero && !stays && ds_rng_below(&d->rng, 8) == 0 ? "[optimizer, weights]" : NULL;
     l->offload_fraction = 1;
     l->bucket_bytes = 0;
     int64_t all = l->model.size[DS_MODEL_LAYERS] + 2, chunks = l->pp * l->virtual_stages;

@@ -143,6 +143,8 @@ Test(zero, kept_weights_and_gradients_are_the_same_step) {
     expect_all_equal(odd, 3, " reshard=never");
     expect_all_equal(mlp, 3, " reshard=never no_sync=1");
     expect_all_equal(odd, 3, " no_sync=1");
+    expect_all_equal(odd, 3, " reshard=layers");
+    expect_all_equal(odd, 3, " reshard=root");
     expect_all_equal(mlp, 2, " no_sync=1");
 }
 
@@ -171,6 +173,8 @@ Test(zero, a_transformer_is_the_same_step) {
         "zero=3 dp=2 cp=2 tp=2 joint=1",
         "zero=3 dp=1 cp=2 joint=1",
         "zero=3 dp=4 reshard=never",
+        "zero=3 dp=4 reshard=layers m=2",
+        "zero=3 dp=4 reshard=root m=2 prefetch=2",
         "zero=3 dp=2 tp=2 m=2 reshard=never",
         "zero=3 dp=4 group=2 m=2 no_sync=1",
         "zero=3 dp=2 cp=2 joint=1 m=4 reshard=never no_sync=1",

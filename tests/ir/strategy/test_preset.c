@@ -44,27 +44,30 @@ Test(preset, what_each_framework_sets) {
            "clip_norm = 1.0, late_reduce = true, masks = kept, kernels = fused");
     expect("deepspeed", "", "cp = 2, zero = 2", "kernels = eager, zero_cp = true");
     expect("fsdp", "", "cp = 2",
-           "zero = 3, zero_cp = true, prefetch = 1, bucket_size = 1 TB, masks = kept, kernels = "
+           "zero = 3, zero_cp = true, reshard_after_forward = root, prefetch = 1, bucket_size = "
+           "1 TB, masks = kept, kernels = "
            "eager");
     expect("megatron", ", dtype = f16", "tp = 2, dp = 1",
            "clip_norm = 1.0, masks = kept, kernels = fused");
     expect(
         "megatron_deepspeed", "", "dp = 2, zero = 1",
         "clip_norm = 1.0, late_reduce = true, zero_uneven = true, masks = kept, kernels = fused");
-    expect(
-        "fsdp", "", "dp = 4",
-        "zero = 3, prefetch = 1, zero_uneven = true, bucket_size = 1 TB, masks = kept, kernels = "
-        "eager");
+    expect("fsdp", "", "dp = 4",
+           "zero = 3, reshard_after_forward = root, prefetch = 1, zero_uneven = true, "
+           "bucket_size = 1 TB, masks = kept, kernels = "
+           "eager");
     expect("fsdp", "", "dp = 2, pp = 2, microbatches = 2",
-           "zero = 3, no_sync = true, prefetch = 1, zero_uneven = true, bucket_size = 1 TB, "
+           "zero = 3, reshard_after_forward = root, no_sync = true, prefetch = 1, zero_uneven = "
+           "true, bucket_size = 1 TB, "
            "masks = kept, kernels = eager");
     expect("torchtitan", "", "dp = 2, pp = 2, microbatches = 2",
-           "clip_norm = 1.0, zero = 3, reshard_after_forward = never, no_sync = true, "
+           "clip_norm = 1.0, zero = 3, reshard_after_forward = default, no_sync = true, "
            "first_stage_less = 1, "
            "last_stage_less = 1, prefetch = 1, "
            "zero_uneven = true, bucket_size = 1 TB, masks = kept, kernels = eager");
     expect("torchtitan", "", "dp = 2, microbatches = 2",
-           "clip_norm = 1.0, zero = 3, prefetch = 1, zero_uneven = true, bucket_size = 1 TB, "
+           "clip_norm = 1.0, zero = 3, reshard_after_forward = default, prefetch = 1, zero_uneven "
+           "= true, bucket_size = 1 TB, "
            "masks = kept, kernels = eager");
     expect("fsdp", "", "dp = 1",
            "zero = 3, prefetch = 1, bucket_size = 1 TB, masks = kept, kernels = eager");

@@ -146,8 +146,8 @@ static void put_zero(const cli_plan *plan, ds_buf *out) {
     ds_buf_printf(out, "  where dp > 1 or zero == %.*s\n", first, all);
     if (plan->least_memory && has(plan, CLI_HAS_KEEPS)) return;
     if (has(plan, CLI_HAS_KEEPS))
-        ds_buf_put(out, "  reshard_after_forward in [always, never]\n"
-                        "  where (zero == 3 and dp > 1) or reshard_after_forward == \"always\"\n");
+        ds_buf_put(out, "  reshard_after_forward in [layers, never]\n"
+                        "  where (zero == 3 and dp > 1) or reshard_after_forward == \"layers\"\n");
     if (has_stages(plan)) ds_buf_printf(out, "  where %s\n", plan->framework->where);
 }
 
