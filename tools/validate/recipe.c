@@ -29,9 +29,10 @@ static const recipe recipes[] = {
     /* configs/nemotronh/nemotron_3_workload_base_configs.py */
     {"Nemotron_3_Nano", "H100", "bf16", 0, 0, "\"moe\", \"layernorm\""},
     {"Nemotron_3_Nano", "H100", NULL, 0, 0, "\"moe\", \"layernorm\", \"core_attn\", \"moe_act\""},
-    {"Nemotron_3_Super", "", "fp4", 0, 0, NULL},
-    {"Nemotron_3_Super", "GB200", NULL, 0, 0, "\"moe\", \"layernorm\", \"core_attn\", \"moe_act\""},
-    {"Nemotron_3_Super", "B200", NULL, 0, 0, "\"layernorm\", \"core_attn\", \"moe_act\""},
+    /* The version whose layouts are the tables' (GB200 tp 2, B300 ep 8), @f601ba97. */
+    {"Nemotron_3_Super", "B300", "fp8", 0, 0, NULL},
+    {"Nemotron_3_Super", "B300", NULL, 0, 0, "\"layernorm\", \"moe_act\""},
+    {"Nemotron_3_Super", "B200", NULL, 0, 0, "\"layernorm\", \"moe_act\""},
 };
 
 static bool begins(const char *text, const char *word) {
