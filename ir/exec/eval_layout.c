@@ -83,7 +83,7 @@ static ds_status copy_span(const ds_eval *e, ds_tensor *dst, const ds_tensor *sr
     return DS_OK;
 }
 
-/* concat, split, slice, pad: boxes along one dim, which no device shares. */
+/* concat, split, slice, put, pad: boxes along one dim, which no device shares. */
 ds_status ds_exec__eval_boxes(const ds_eval *e, ds_error *err) {
     const ds_tensor *x = &e->in[0]->t;
     span part = {0};
@@ -107,6 +107,11 @@ ds_status ds_exec__eval_boxes(const ds_eval *e, ds_error *err) {
         DS_TRY(ds_eval_int(e, "lo", &part.from, err));
         part.n = e->out[0]->t.dims[part.dim];
         return copy_span(e, &e->out[0]->t, x, part, err);
+    case DS_OP_PUT:
+        memcpy(e->out[0]->t.at, x->at, (size_t)x->n * sizeof(double));
+        DS_TRY(ds_eval_int(e, "at", &part.to, err));
+        part.n = e->in[1]->t.dims[part.dim];
+        return copy_span(e, &e->out[0]->t, &e->in[1]->t, part, err);
     default: /* pad */
         DS_TRY(ds_eval_int(e, "lo", &part.to, err));
         part.n = x->dims[part.dim];

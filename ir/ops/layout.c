@@ -149,6 +149,60 @@ ds_status ds_ops__pad_sizes(ds_match *m, ds_error *err) {
     return DS_OK;
 }
 
+/* ---- put ---- */
+
+/* The whole and the part differ in one dim alone: `*` in the part. */
+ds_status ds_ops__put_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
+    uint32_t dim, rank = args->in_rank[0];
+    DS_TRY(ds_ops__attr_dim(args, "dim", rank, &dim, err));
+    if (args->in_rank[1] != rank)
+        return ds_error_set(err, DS_ERR_SHAPE, args->op->loc,
+                            "put: the part has %u dims and the whole %u; reshape the part so that "
+                            "the part has a dim of 1 there",
+                            args->in_rank[1], rank);
+    ds_ops__rule_identity(out, rank);
+    out->kinds[out->out[0].dims[dim].factors[0]] = DS_FACTOR_WHOLE;
+    out->in[1] = out->in[0];
+    out->in[1].dims[dim] = (ds_rule_dim){.any = true};
+    out->n_in = 2;
+    return DS_OK;
+}
+
+ds_status ds_ops__put_sizes(ds_match *m, ds_error *err) {
+    const ds_infer *ctx = m->ctx;
+    ds_exprs *exprs = &ctx->unit->exprs;
+    uint32_t d = 0;
+    while (!m->rule.in[1].dims[d].any) d++;
+    ds_expr given[3] = {ds_ops__attr_item(exprs, ctx->op, "at", 0), ctx->in[1]->dims[d].size,
+                        ctx->in[0]->dims[d].size};
+    int64_t value[3] = {0};
+    bool all = true;
+    for (uint32_t i = 0; i < 3; i++) {
+        bool known;
+        DS_TRY(ds_ops__int(exprs, ctx->env, given[i], ctx->op->loc, &value[i], &known, err));
+        all &= known;
+    }
+    if (all && (value[0] < 0 || value[1] > value[2] || value[0] > value[2] - value[1]))
+        return ds_error_set(err, DS_ERR_VALUE, ctx->op->loc,
+                            "put: %lld to %lld is no part of dim %u, which has size %lld",
+                            (long long)value[0], (long long)(value[0] + value[1]), d,
+                            (long long)value[2]);
+    return DS_OK;
+}
+
+/* Only the part is read and written: the whole stays where it is. */
+ds_status ds_ops__put_work(const ds_op *op, const ds_env *env, const ds_shape *in,
+                           const ds_shape *out, ds_work *work, ds_error *err) {
+    (void)env;
+    DS_TRY(ds_ops__work_bytes(op, in, out, work, err));
+    DS_TRY(ds_shape_bytes(&in[1], &work->bytes_read, err));
+    work->bytes_written = work->bytes_read;
+    work->tokens = work->width = 1;
+    for (uint32_t d = 0; d < in[1].rank; d++)
+        *(d + 1 < in[1].rank ? &work->tokens : &work->width) *= in[1].dims[d];
+    return DS_OK;
+}
+
 /* ---- expand, after ---- */
 
 /* The new dims, as a set of result dims, and the result's rank. */

@@ -99,3 +99,12 @@ void ds_temporal__narrow(const ds_temporal__graph *graph, ds_temporal__edge *edg
     }
     edge->where = kept;
 }
+
+int64_t ds_temporal_reach(const ds_temporal_program *program, uint32_t reader,
+                          const ds_temporal_read *read, uint32_t dim, int direction,
+                          ds_arena *arena) {
+    ds_temporal__edge edge = {.from = reader, .to = program->n + read->source, .read = read};
+    ds_temporal__box domain = ds_temporal__domain(program, program->statements[reader].dims);
+    ds_temporal__where(read->when, &domain, arena, &edge.where);
+    return ds_temporal__lag(program, &edge, dim, direction);
+}

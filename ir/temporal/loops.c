@@ -75,7 +75,7 @@ static void pieces_of(cutter *c, uint32_t statement, const ds_temporal__boxes *n
     for (uint32_t r = 0; r < s->n_reads; r++)
         if (s->reads[r].when) cut_by_read(c, &all, statement, r);
     for (uint32_t i = 0; i < all.n; i++) DS_PUSH(c->arena, out, all.at[i]);
-    for (uint32_t i = 0; i < need->n && !s->kept; i++) {
+    for (uint32_t i = 0; i < need->n && !s->kept && !c->program->unfreed; i++) {
         piece freed = {.node = c->program->n + statement, .box = need->at[i]};
         DS_PUSH(c->arena, out, freed);
     }

@@ -130,6 +130,7 @@ typedef struct ds_temporal_program {
     uint32_t n_dims;
     const ds_temporal_statement *statements;
     uint32_t n;
+    bool unfreed; /* loops have no frees, and are not cut where frees begin or end */
 } ds_temporal_program;
 
 /* ---- a schedule ---- */
@@ -188,6 +189,14 @@ typedef struct ds_temporal_schedule {
  * program without a nest and with more points than can be searched (2^20). */
 ds_status ds_temporal_schedule_make(const ds_temporal_program *program, ds_arena *arena,
                                     ds_temporal_schedule *out, ds_error *err);
+
+/* How many turns of a loop over `dim` in the direction may pass, without shifts, from a point of the
+ * read's source to the statement that reads the point: with the shifts c of both, the point is last
+ * read c_reader - c_source + the result turns after the point was made. The statement or its source
+ * may lack the dim (temporal.h's W in the other direction). O(size of the index). */
+int64_t ds_temporal_reach(const ds_temporal_program *program, uint32_t reader,
+                          const ds_temporal_read *read, uint32_t dim, int direction,
+                          ds_arena *arena);
 
 /* The nest as text, a line a loop, two blanks a level, lags in brackets where they are not 0:
  * "for t\n  act\n  learn [3]\n  free r [3]\nsum\n"; a reversed loop is "for t reversed". */

@@ -119,6 +119,31 @@ ds_status ds_vjp__pad(ds_vjp *v, ds_error *err) {
     return ds_vjp_give(v, 0, dx, err);
 }
 
+/* The whole gets dy but for the part's place, the part gets dy there. */
+ds_status ds_vjp__put(ds_vjp *v, ds_error *err) {
+    uint32_t dim;
+    ds_use dy, dx;
+    const ds_type *part = ds_vjp_in_type(v, 1);
+    DS_TRY(ds_vjp_dim(v, "dim", part->rank, 0, &dim, err));
+    DS_TRY(ds_vjp_dy(v, 0, &dy, err));
+    ds_expr at = attr_expr(v, "at", 0);
+    if (ds_vjp_wants(v, 1)) {
+        ds_expr end = ds_vjp_fold(v, DS_EXPR_ADD, at, part->dims[dim].size);
+        DS_TRY(ds_vjp_put(v, slice_op(v, dy, dim, at, end), ".d1", 1, &dx, err));
+        DS_TRY(ds_vjp_give(v, 1, dx, err));
+    }
+    if (!ds_vjp_wants(v, 0)) return DS_OK;
+    ds_op *zeros = ds_vjp_op(v, DS_OP_ZEROS), *put = ds_vjp_op(v, DS_OP_PUT);
+    ds_use none;
+    DS_TRY(ds_vjp_put(v, zeros, ".none", 1, &none, err));
+    ds_vjp_read(v, put, dy);
+    ds_vjp_read(v, put, none);
+    ds_build_attr_int(&v->g->b, put, "dim", dim);
+    ds_build_attr_expr(&v->g->b, put, "at", at);
+    DS_TRY(ds_vjp_put(v, put, ".d0", 0, &dx, err));
+    return ds_vjp_give(v, 0, dx, err);
+}
+
 /* ---- repetition and reduction ---- */
 
 /* The dims that a reduction takes away, all of them by default. */

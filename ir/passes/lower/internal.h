@@ -5,7 +5,9 @@
  *   scan.c   a first walk, which copies nothing: names of weights, ops that overrides match
  *   batch.c  microbatches: the batch divided
  *   lora.c   adapters beside products; frozen weights
- *   documents.c  documents of several lengths in a sequence */
+ *   documents.c  documents of several lengths in a sequence
+ *   rec.c    a rec becomes loops; rec_program.c: the rec as a temporal program; rec_store.c: what is
+ *            stored for turns to come */
 #ifndef DS_PASSES_LOWER_INTERNAL_H
 #define DS_PASSES_LOWER_INTERNAL_H
 
@@ -73,6 +75,7 @@ typedef struct ds_lowering {
     bool narrow;                   /* train.dtype replaces f32 */
     const char *micro_index;       /* of the loop over microbatches around the model, or NULL */
     ds_op *micro_loop;
+    struct ds_lower_rec *rec; /* the rec that is being written; NULL: none */
 } ds_lowering;
 
 /* scan.c. Errors: DS_ERR_NAME for an override without an op, DS_ERR_LIMIT. */
@@ -112,6 +115,21 @@ ds_status ds_lower__freeze(ds_lowering *l, ds_error *err);
 
 /* walk.c: notes a weight of the step. */
 void ds_lower__add_weight(ds_lowering *l, ds_value arg);
+/* Copies one op; calls are inlined. */
+ds_status ds_lower__op(ds_lowering *l, ds_lower_frame *frame, const ds_op *op, ds_error *err);
+
+/* rec.c. Errors: DS_ERR_UNSUPPORTED, DS_ERR_VALUE for a cycle, DS_ERR_LIMIT. */
+ds_status ds_lower__rec(ds_lowering *l, ds_lower_frame *frame, const ds_op *op, ds_error *err);
+/* Does an equation of the rec make the value? Then ds_lower__rec_use reads the value. */
+bool ds_lower__rec_makes(const struct ds_lower_rec *rec, const ds_lower_frame *frame,
+                         ds_value value);
+ds_status ds_lower__rec_use(struct ds_lower_rec *rec, const ds_use *use, ds_use *out,
+                            ds_error *err);
+/* Names of the rec's open loops. */
+uint32_t ds_lower__rec_loops(const struct ds_lower_rec *rec, const char *const **names);
+/* The argument that a weight of a call in the rec became; NULL: none yet. `made` adds one. */
+const ds_value *ds_lower__rec_weight(struct ds_lower_rec *rec, const char *name,
+                                     const ds_value *made);
 
 /* batch.c: replaces the batch by batch / m. Errors: DS_ERR_UNSUPPORTED, DS_ERR_VALUE. */
 ds_status ds_lower__divide_batch(ds_lowering *l, ds_error *err);

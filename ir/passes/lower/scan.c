@@ -109,6 +109,7 @@ static ds_status scan_op(scanner *s, const ds_func *func, const ds_op *op,
         return scan_block(s, func, op->body, &loop.path, calls,
                           ds_arena_printf(&s->arena, "%s%s[*].", path, name), err);
     }
+    if (op->code == DS_OP_REC) return scan_block(s, func, op->body, loops, calls, path, err);
     const ds_op_desc *desc = ds_op_desc_of(op->code);
     if (op->code == DS_OP_LOCAL || op->n_over || op->n_to || op->across || op->has_group ||
         (desc && desc->flags & (DS_OPF_COLLECTIVE | DS_OPF_HOST)))

@@ -113,6 +113,8 @@ static ds_status read_turn(ds_lowering *l, const ds_lower_frame *frame, const ds
 ds_status ds_lower__use(ds_lowering *l, const ds_lower_frame *frame, const ds_use *use, ds_use *out,
                         ds_error *err) {
     const ds_lower_value *value = value_of(frame, use->value);
+    if (ds_lower__rec_makes(l->rec, frame, use->value))
+        return ds_lower__rec_use(l->rec, use, out, err);
     if (value->turns) return read_turn(l, frame, value, use, out, err);
     *out = value->use;
     out->loc = ds_clone_loc(&l->c, use->loc);
@@ -357,7 +359,14 @@ static ds_status lower_weight(ds_lowering *l, ds_lower_frame *frame, const ds_op
     at += n_attrs;
     const ds_value_info *info = ds_value_at(frame->func, op->out[0]);
     const ds_type *type = ds_lower__type(l, frame, info->type);
+    const ds_value *known = ds_lower__rec_weight(l->rec, name, NULL);
+    if (known) {
+        value_of(frame, op->out[0])->use =
+            kept ? ds_use_at(arena_of(l), *known, index, kept) : ds_use_of(*known);
+        return DS_OK;
+    }
     ds_value arg = ds_build_arg(&l->b, name, type, binders, kept, all, at);
+    ds_lower__rec_weight(l->rec, name, &arg);
     ds_value_info *made = ds_value_at(l->b.func, arg);
     made->loc = ds_clone_loc(&l->c, info->loc);
     if (made->name != name && !ds_attr_find(all, at, "input")) {
@@ -394,8 +403,11 @@ static const char *fresh_index(ds_lowering *l, const char *wanted) {
     const char **open = NULL;
     uint32_t n = 0;
     for (const ds_lower_loop *at = l->loops; at; at = at->up) n++;
-    open = DS_NEW_N(arena_of(l), const char *, n + 2);
+    const char *const *names;
+    uint32_t n_names = ds_lower__rec_loops(l->rec, &names);
+    open = DS_NEW_N(arena_of(l), const char *, n + n_names + 2);
     n = 0;
+    for (uint32_t i = 0; i < n_names; i++) open[n++] = names[i];
     if (l->micro_index) open[n++] = l->micro_index;
     for (const ds_lower_loop *at = l->loops; at; at = at->up)
         if (!at->unrolled) open[n++] = at->name;
@@ -611,9 +623,14 @@ static ds_status walk_op(ds_lowering *l, ds_lower_frame *frame, const ds_op *op,
                             "written out the model has more than %u operations", DS_LOWER_MAX_OPS);
     if (op->code == DS_OP_CALL) return inline_call(l, frame, op, err);
     if (op->code == DS_OP_WEIGHT) return lower_weight(l, frame, op);
+    if (op->code == DS_OP_REC) return ds_lower__rec(l, frame, op, err);
     if (op->code != DS_OP_FOR) return copy_op(l, frame, op, err);
     return ds_map_find(&l->unrolled, DS_KEY(op)) ? unroll_loop(l, frame, op, err)
                                                  : keep_loop(l, frame, op, err);
+}
+
+ds_status ds_lower__op(ds_lowering *l, ds_lower_frame *frame, const ds_op *op, ds_error *err) {
+    return walk_op(l, frame, op, err);
 }
 
 static ds_status walk_block(ds_lowering *l, ds_lower_frame *frame, const ds_block *block,

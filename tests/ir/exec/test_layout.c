@@ -45,6 +45,18 @@ Test(exec_layout, concat_split_slice_pad) {
     exec_free(&c);
 }
 
+Test(exec_layout, put_takes_the_place_of_a_slice) {
+    exec_case c;
+    exec_lines(&c, "%x: f32[2, 5], %y: f32[2, 2]", "f32[2, 5]",
+               "%p = put(%x, %y) {dim = 1, at = 2}\nreturn %p");
+    const double *x = exec_in(&c, "x"), *y = exec_in(&c, "y");
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 5; j++)
+            cr_expect_eq(exec_out(&c, "p")[i * 5 + j],
+                         j == 2 || j == 3 ? y[i * 2 + j - 2] : x[i * 5 + j]);
+    exec_free(&c);
+}
+
 Test(exec_layout, equal_parts) {
     exec_case c;
     exec_lines(&c, "%x: f32[6]", "f32[2], f32[2], f32[2]",

@@ -205,6 +205,8 @@ static const op_case cases[] = {
      "%y = slice(%x) {dim = 1, lo = 2, hi = 5}\nreturn %y"},
     {DS_OP_PAD, "%x: f32[4@dp, 6, 2@tp]", "f32[4@dp, 9, 2@tp]",
      "%y = pad(%x) {dim = 1, lo = 2, hi = 1}\nreturn %y"},
+    {DS_OP_PUT, "%c: f32[4@dp, 6, 2@tp], %x: f32[4@dp, 3, 2@tp]", "f32[4@dp, 6, 2@tp]",
+     "%y = put(%c, %x) {dim = 1, at = 2}\nreturn %y"},
     {DS_OP_EXPAND, "%x: f32[4@dp, 3]", "f32[4@dp, 6@tp, 3, 2]",
      "%y = expand(%x) {dims = [1, -1], sizes = [6, 2]} : f32[4@dp, 6@tp, 3, 2]\nreturn %y"},
     {DS_OP_AFTER, "%x: f32[4@dp, 6@tp], %w: f32[6@tp, 3]", "f32[4@dp, 6@tp]",

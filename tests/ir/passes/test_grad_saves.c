@@ -63,6 +63,7 @@ static const sample samples[] = {
     {"split", "%x: f32[4, 4]", "%a, %b = split(%x)", "x", "a b"},
     {"slice", "%x: f32[4, 4]", "%y = slice(%x) {lo = 1, hi = 3}", "x", "y"},
     {"pad", "%x: f32[4, 4]", "%y = pad(%x) {lo = 1}", "x", "y"},
+    {"put", "%c: f32[4, 4], %x: f32[2, 4]", "%y = put(%c, %x) {at = 1}", "c x", "y"},
     {"expand", "%x: f32[4]", "%y = expand(%x) {dims = [0], sizes = [3]}", "x", "y"},
     {"after", "%x: f32[4], %done: f32[4]", "%y = after(%x, %done)", "x", "y"},
     {"reduce_sum", "%x: f32[3, 4]", "%y = reduce_sum(%x) {dims = 0}", "x", "y"},

@@ -67,6 +67,8 @@ static const op_case cases[] = {
     {DS_OP_BATCH_NORM_GRAD, {B, B, "f32[2]"}, {B, "f32[2]", "f32[2]"}, "{groups = 2}", 1 | 4, 2},
     {DS_OP_BATCH_NORM_GRAD, {"f32[1, 4]", "f32[1, 4]", V}, {"f32[1, 4]", V, V}, "", 1, 1},
     {DS_OP_CROSS_ENTROPY_GRAD, {M, "i32[3]", "f32[3]"}, {M}, "", 0, 0},
+    {DS_OP_PUT, {M, "f32[1, 4]"}, {M}, "{dim = 0, at = 1}", 0, 0},
+    {DS_OP_PUT, {M, "f32[3, 2]"}, {M}, "{dim = 1, at = 2}", 0, 0},
     BINARY(MSE_GRAD),
     {DS_OP_ROTARY, {"f32[1, 2, 2, 4]"}, {"f32[1, 2, 2, 4]"}, "", 8, 0},
     {DS_OP_SGD, {M, M}, {M}, "", 0, 0},

@@ -1,0 +1,493 @@
+/* A rec becomes loops: the schedule of ir/temporal, written with the builder.
+ *
+ * A value that is read where it was just made is a plain value. What later turns read goes into a
+ * store, a tensor that the loops carry: `put` writes the point of a turn, a slice reads points. A
+ * result of the rec is a family, filled from its store after the loops.
+ *
+ * A run of a statement is the statement's op, copied as any op of a model, with the dims replaced by
+ * what the loops around say: %x{t, l-1} is read at t = v - 3 as %x{v - 3, l-1}. */
+#include "ir/passes/lower/rec_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static ds_arena *arena_of(const ds_lower_rec *rec) {
+    return &rec->l->c.unit->arena;
+}
+
+static ds_exprs *exprs_of(const ds_lower_rec *rec) {
+    return &rec->l->c.unit->exprs;
+}
+
+static ds_expr number(const ds_lower_rec *rec, int64_t value) {
+    return ds_expr_int(exprs_of(rec), value);
+}
+
+static ds_expr fold(const ds_lower_rec *rec, ds_expr_kind kind, ds_expr a, ds_expr b) {
+    return ds_expr_fold(exprs_of(rec), kind, a, b);
+}
+
+/* ---- places ---- */
+
+static ds_expr expr_of(const ds_lower_rec *rec, const ds_temporal_place *place) {
+    ds_expr offset = number(rec, place->offset < 0 ? -place->offset : place->offset);
+    if (place->loop == DS_TEMPORAL_NO_LOOP) return number(rec, place->offset);
+    if (place->offset == 0) return rec->variable[place->loop];
+    return fold(rec, place->offset < 0 ? DS_EXPR_SUB : DS_EXPR_ADD, rec->variable[place->loop],
+                offset);
+}
+
+/* Where a point lies along the store's axis: its indices in row-major order. `index` by place in
+ * store->dims. */
+static ds_expr position(const ds_lower_rec *rec, const ds_lower_store *store,
+                        const ds_expr *index) {
+    ds_expr at = number(rec, 0);
+    for (uint32_t i = 0; i < store->n_dims; i++) {
+        bool minor = i + 1 == store->n_dims;
+        ds_expr lo = number(rec, rec->program.dims[store->dims[i]].lo), slot = number(rec, 0);
+        if (store->slots[i] > 1) slot = fold(rec, DS_EXPR_SUB, index[i], lo);
+        if (store->slots[i] > 1 && store->ring[i])
+            slot = fold(rec, DS_EXPR_MOD, slot, number(rec, store->slots[i]));
+        int64_t room = store->slots[i] * (minor && store->twice ? 2 : 1);
+        at = fold(rec, DS_EXPR_ADD, fold(rec, DS_EXPR_MUL, at, number(rec, room)), slot);
+    }
+    return at;
+}
+
+/* The type of `n` points along the store's axis. */
+static const ds_type *type_of_points(const ds_lower_rec *rec, const ds_lower_store *store,
+                                     ds_expr n) {
+    ds_type *type = ds_type_copy(arena_of(rec), store->point);
+    ds_dim *dims = DS_NEW_N(arena_of(rec), ds_dim, type->rank + 1);
+    for (uint32_t d = 0; d <= type->rank; d++)
+        dims[d] = d == store->axis ? (ds_dim){.size = n} : type->dims[d - (d > store->axis)];
+    type->dims = dims;
+    type->rank++;
+    return type;
+}
+
+/* ---- stores ---- */
+
+static ds_status open_store(ds_lower_rec *rec, ds_lower_store *store, const char *name,
+                            ds_error *err) {
+    int64_t n = store->twice ? 2 : 1;
+    for (uint32_t i = 0; i < store->n_dims; i++)
+        if (__builtin_mul_overflow(n, store->slots[i], &n))
+            return ds_error_set(err, DS_ERR_OVERFLOW, rec->op->loc, "%%%s has too many points",
+                                name);
+    if (!store->one && store->point->rank == DS_MAX_RANK)
+        return ds_error_set(err, DS_ERR_LIMIT, rec->op->loc,
+                            "%%%s is stored for later turns: with the points the store has more "
+                            "than %d dims",
+                            name, DS_MAX_RANK);
+    ds_builder *b = &rec->l->b;
+    ds_op *op = ds_build_op(b, DS_OP_ZEROS);
+    op->loc = ds_clone_loc(&rec->l->c, rec->op->loc);
+    store->now = ds_use_of(
+        ds_build_out(b, op, ds_arena_printf(arena_of(rec), "%s.store", name),
+                     store->one ? store->point : type_of_points(rec, store, number(rec, n))));
+    store->open = true;
+    return ds_build_put(b, op, err);
+}
+
+static ds_status put_at(ds_lower_rec *rec, ds_lower_store *store, const char *name, ds_value part,
+                        ds_expr at, ds_error *err) {
+    ds_builder *b = &rec->l->b;
+    ds_op *put = ds_build_op(b, DS_OP_PUT);
+    ds_build_in(b, put, store->now);
+    ds_build_in(b, put, ds_use_of(part));
+    ds_value whole = ds_build_out(b, put, ds_arena_printf(arena_of(rec), "%s.store", name), NULL);
+    ds_build_attr_int(b, put, "dim", store->axis);
+    ds_build_attr_expr(b, put, "at", at);
+    DS_TRY(ds_build_put(b, put, err));
+    store->now = ds_use_of(whole);
+    return DS_OK;
+}
+
+static ds_status put_point(ds_lower_rec *rec, ds_lower_store *store, const char *name, ds_use x,
+                           const ds_expr *index, ds_error *err) {
+    ds_builder *b = &rec->l->b;
+    DS_TRY(ds_lower__cast(rec->l, &x, store->point->dtype, err));
+    store->open = true;
+    if (store->one) {
+        store->now = x;
+        return DS_OK;
+    }
+    ds_op *reshape = ds_build_op(b, DS_OP_RESHAPE);
+    ds_build_in(b, reshape, x);
+    ds_value part = ds_build_out(b, reshape, ds_arena_printf(arena_of(rec), "%s.point", name),
+                                 type_of_points(rec, store, number(rec, 1)));
+    DS_TRY(ds_build_put(b, reshape, err));
+    ds_expr at = position(rec, store, index);
+    DS_TRY(put_at(rec, store, name, part, at, err));
+    if (!store->twice) return DS_OK;
+    int64_t window = store->slots[store->n_dims - 1];
+    return put_at(rec, store, name, part, fold(rec, DS_EXPR_ADD, at, number(rec, window)), err);
+}
+
+/* The points from `lo` to `hi` of the axis; one point loses the axis. */
+static ds_status take_points(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
+                             const ds_expr *bounds, bool one, ds_use *out, ds_error *err) {
+    ds_builder *b = &rec->l->b;
+    ds_op *slice = ds_build_op(b, DS_OP_SLICE);
+    ds_build_in(b, slice, store->now);
+    ds_value part = ds_build_out(b, slice, ds_arena_printf(arena_of(rec), "%s.read", name), NULL);
+    ds_build_attr_int(b, slice, "dim", store->axis);
+    ds_build_attr_expr(b, slice, "lo", bounds[0]);
+    ds_build_attr_expr(b, slice, "hi", bounds[1]);
+    DS_TRY(ds_build_put(b, slice, err));
+    *out = ds_use_of(part);
+    if (!one) return DS_OK;
+    ds_op *reshape = ds_build_op(b, DS_OP_RESHAPE);
+    ds_build_in(b, reshape, *out);
+    ds_value point =
+        ds_build_out(b, reshape, ds_arena_printf(arena_of(rec), "%s.then", name), store->point);
+    DS_TRY(ds_build_put(b, reshape, err));
+    *out = ds_use_of(point);
+    return DS_OK;
+}
+
+/* Which index of a use belongs to the dim. */
+static uint32_t place_in_use(const ds_lower_rec *rec, const ds_use *use, uint32_t dim) {
+    const ds_value_info *info = ds_value_at(rec->frame->func, use->value);
+    uint32_t i = 0;
+    while (i < info->n_binders && info->binders[i].name != rec->program.dims[dim].name) i++;
+    return i;
+}
+
+static ds_status read_store(ds_lower_rec *rec, const ds_use *use, ds_use *out, ds_error *err) {
+    const ds_lower_store *store = &rec->stores[use->value.i];
+    const char *name = ds_value_at(rec->frame->func, use->value)->name;
+    ds_expr lo[DS_TEMPORAL_DIMS] = {0}, size = number(rec, 1), bounds[2];
+    bool one = true;
+    if (store->one) {
+        *out = store->now;
+        return DS_OK;
+    }
+    for (uint32_t k = 0; k < store->n_dims; k++) {
+        uint32_t i = place_in_use(rec, use, store->dims[k]);
+        lo[k] = ds_lower__expr(rec->l, rec->frame, use->index[i]);
+        if (!ds_use_is_range(use, i)) continue;
+        size = fold(rec, DS_EXPR_SUB, ds_lower__expr(rec->l, rec->frame, use->index_hi[i]), lo[k]);
+        one = false;
+    }
+    bounds[0] = position(rec, store, lo);
+    bounds[1] = fold(rec, DS_EXPR_ADD, bounds[0], size);
+    return take_points(rec, store, name, bounds, one, out, err);
+}
+
+ds_status ds_lower__rec_use(ds_lower_rec *rec, const ds_use *use, ds_use *out, ds_error *err) {
+    uint64_t *found = ds_map_find(&rec->read_of, DS_KEY(use));
+    const ds_temporal_read *read = (const ds_temporal_read *)(uintptr_t)*found;
+    if (ds_lower__rec_is_here(rec, rec->running, read)) {
+        *out = rec->local[use->value.i];
+        return DS_OK;
+    }
+    return read_store(rec, use, out, err);
+}
+
+bool ds_lower__rec_makes(const ds_lower_rec *rec, const ds_lower_frame *frame, ds_value value) {
+    return rec && rec->frame == frame && rec->statement_of[value.i] != UINT32_MAX;
+}
+
+uint32_t ds_lower__rec_loops(const ds_lower_rec *rec, const char *const **names) {
+    *names = rec ? rec->names : NULL;
+    return rec ? rec->depth : 0;
+}
+
+const ds_value *ds_lower__rec_weight(ds_lower_rec *rec, const char *name, const ds_value *made) {
+    if (!rec) return NULL;
+    uint64_t *found = ds_map_find(&rec->weights, DS_KEY(name));
+    if (found) return (const ds_value *)(uintptr_t)*found;
+    if (!made) return NULL;
+    ds_value *kept = DS_NEW(arena_of(rec), ds_value);
+    *kept = *made;
+    ds_map_put(&rec->weights, DS_KEY(name), (uint64_t)(uintptr_t)kept);
+    return NULL;
+}
+
+/* ---- runs ---- */
+
+/* A stack of stored points is the slice itself if the store lies that way. */
+static bool is_slice(const ds_lower_rec *rec, const ds_op *op) {
+    if (op->code != DS_OP_STACK || !ds_lower__rec_makes(rec, rec->frame, op->in[0].value))
+        return false;
+    const ds_lower_store *store = &rec->stores[op->in[0].value.i];
+    const ds_attr *dim = ds_attr_find(op->attrs, op->n_attrs, "dim");
+    int64_t at = 0;
+    if (dim && !ds_expr_is_int(&rec->l->source->unit->exprs, dim->expr, &at)) return false;
+    return store->wanted && store->ranges && at == (int64_t)store->axis;
+}
+
+static const ds_use *branch_of(const ds_lower_rec *rec, const ds_op *op) {
+    ds_env env = ds_binding_env(rec->l->source, NULL);
+    ds_index at[DS_TEMPORAL_DIMS];
+    /* Any point of the run takes the same branch: the run's reads say so, but a branch that reads
+     * nothing of the rec is not among them. */
+    for (uint32_t d = 0; d < rec->program.n_dims; d++) {
+        const ds_temporal_place *place = &rec->running->place[d];
+        int64_t value = place->offset;
+        if (place->loop != DS_TEMPORAL_NO_LOOP) value += rec->first[place->loop];
+        at[d] = (ds_index){rec->op->dims[d].name, value, env.indices};
+        env.indices = &at[d];
+    }
+    for (uint32_t i = 0; i < op->n_conds; i++) {
+        int64_t holds;
+        if (ds_expr_eval_int(&env, op->conds[i], op->loc, &holds, NULL) == DS_OK && holds)
+            return &op->in[i];
+    }
+    return &op->in[op->n_in - 1];
+}
+
+static ds_status run_op(ds_lower_rec *rec, const ds_op *op, ds_error *err) {
+    if (op->code == DS_OP_CASE)
+        return ds_lower__use(rec->l, rec->frame, branch_of(rec, op), &rec->local[op->out[0].i],
+                             err);
+    if (is_slice(rec, op))
+        return ds_lower__use(rec->l, rec->frame, &op->in[0], &rec->local[op->out[0].i], err);
+    DS_TRY(ds_lower__op(rec->l, rec->frame, op, err));
+    for (uint32_t k = 0; k < op->n_out; k++)
+        rec->local[op->out[k].i] = rec->frame->values[op->out[k].i].use;
+    return DS_OK;
+}
+
+/* The dims of `weights` in a call; all dims of another op. */
+static bool is_turn(const ds_lower_rec *rec, const ds_op *op, uint32_t dim) {
+    if (!op || op->code != DS_OP_CALL) return true;
+    const ds_attr *attr = ds_attr_find(op->attrs, op->n_attrs, "weights");
+    for (uint32_t i = 0; attr && i < attr->n_items; i++)
+        if (ds_expr_at(&rec->l->source->unit->exprs, attr->items[i].expr)->name ==
+            rec->op->dims[dim].name)
+            return true;
+    return false;
+}
+
+/* A dim of the rec as a loop of the source: its name is replaced by what the loops around say. */
+static ds_lower_loop dim_as_loop(const ds_lower_rec *rec, uint32_t dim, ds_expr by) {
+    const ds_binder *binder = &rec->op->dims[dim];
+    return (ds_lower_loop){.op = rec->op,
+                           .old = ds_clone_text(&rec->l->c, binder->name),
+                           .name = ds_clone_text(&rec->l->c, binder->name),
+                           .by = by,
+                           .lo = ds_clone_expr(&rec->l->c, binder->lo),
+                           .hi = ds_clone_expr(&rec->l->c, binder->hi)};
+}
+
+static ds_status store_results(ds_lower_rec *rec, const ds_temporal_node *node, ds_error *err) {
+    const ds_op *op = rec->op_of[node->statement];
+    uint32_t first = rec->program.n - rec->op->n_out, n = op ? op->n_out : 1;
+    for (uint32_t k = 0; k < n; k++) {
+        ds_value value = op ? op->out[k] : rec->op->out[node->statement - first];
+        ds_lower_store *store = &rec->stores[value.i];
+        ds_expr index[DS_TEMPORAL_DIMS] = {0};
+        if (!store->wanted) continue;
+        for (uint32_t i = 0; i < store->n_dims; i++)
+            index[i] = expr_of(rec, &node->place[store->dims[i]]);
+        DS_TRY(put_point(rec, store, ds_value_at(rec->frame->func, value)->name,
+                         rec->local[value.i], index, err));
+    }
+    return DS_OK;
+}
+
+static ds_status run(ds_lower_rec *rec, const ds_temporal_node *node, ds_error *err) {
+    ds_lowering *l = rec->l;
+    ds_lower_frame *frame = rec->frame;
+    const ds_op *op = rec->op_of[node->statement];
+    const ds_lower_loop *loops = l->loops, *own = frame->loops;
+    ds_lower_loop dims[DS_TEMPORAL_DIMS], turns[DS_TEMPORAL_DIMS];
+    ds_status status;
+    for (uint32_t d = 0; d < rec->program.n_dims; d++) {
+        if (!(rec->program.statements[node->statement].dims >> d & 1)) continue;
+        dims[d] = turns[d] = dim_as_loop(rec, d, expr_of(rec, &node->place[d]));
+        dims[d].unrolled = true; /* always replaced */
+        dims[d].frame_up = frame->loops;
+        frame->loops = &dims[d];
+        if (!is_turn(rec, op, d)) continue;
+        turns[d].up = l->loops;
+        l->loops = &turns[d];
+    }
+    rec->running = node;
+    if (op) {
+        status = run_op(rec, op, err);
+    } else {
+        uint32_t k = node->statement - (rec->program.n - rec->op->n_out);
+        status = ds_lower__use(l, frame, rec->yielded[node->statement],
+                               &rec->local[rec->op->out[k].i], err);
+    }
+    l->loops = loops;
+    frame->loops = own;
+    if (status != DS_OK) return status;
+    ds_lower_here *here = &rec->here[node->statement];
+    *here = (ds_lower_here){.valid = true, .depth = rec->depth};
+    memcpy(here->place, node->place, sizeof here->place);
+    return store_results(rec, node, err);
+}
+
+/* ---- loops ---- */
+
+static void mark_written(const ds_lower_rec *rec, const ds_temporal_node *nodes, uint32_t n,
+                         bool *written) {
+    uint32_t first = rec->program.n - rec->op->n_out;
+    for (uint32_t i = 0; i < n; i++) {
+        if (nodes[i].kind == DS_TEMPORAL_LOOP)
+            mark_written(rec, nodes[i].body, nodes[i].n_body, written);
+        if (nodes[i].kind != DS_TEMPORAL_RUN) continue;
+        const ds_op *op = rec->op_of[nodes[i].statement];
+        for (uint32_t k = 0; op && k < op->n_out; k++) written[op->out[k].i] = true;
+        if (!op) written[rec->op->out[nodes[i].statement - first].i] = true;
+    }
+}
+
+static const char *loop_name(const ds_lower_rec *rec, uint32_t dim) {
+    const char **open = DS_NEW_N(arena_of(rec), const char *, rec->depth + 16);
+    uint32_t n = 0;
+    if (rec->l->micro_index) open[n++] = rec->l->micro_index;
+    for (const ds_lower_loop *at = rec->l->loops; at && n < 15; at = at->up)
+        if (!at->unrolled) open[n++] = at->name;
+    for (uint32_t i = 0; i < rec->depth; i++) open[n++] = rec->names[i];
+    return ds_clone_index_name(&rec->l->c, rec->program.dims[dim].name, open, n);
+}
+
+static ds_status write_nodes(ds_lower_rec *rec, const ds_temporal_node *nodes, uint32_t n,
+                             ds_error *err);
+
+static ds_status write_loop(ds_lower_rec *rec, const ds_temporal_node *node, ds_error *err) {
+    ds_builder *b = &rec->l->b;
+    uint32_t n_values = rec->frame->func->values.n, n = 0;
+    bool *written = DS_NEW_N(arena_of(rec), bool, n_values + 1);
+    ds_lower_store **carried = DS_NEW_N(arena_of(rec), ds_lower_store *, n_values + 1);
+    mark_written(rec, node->body, node->n_body, written);
+    for (uint32_t i = 0; i < n_values; i++) {
+        ds_lower_store *store = &rec->stores[i];
+        if (written[i] && store->wanted && !store->open)
+            DS_TRY(open_store(rec, store, ds_value_at(rec->frame->func, (ds_value){i})->name, err));
+    }
+    const char *name = loop_name(rec, node->dim);
+    ds_op *loop = ds_build_for(b, name, number(rec, node->lo), number(rec, node->hi));
+    loop->loc = ds_clone_loc(&rec->l->c, rec->op->loc);
+    for (uint32_t i = 0; i < n_values; i++) {
+        if (!written[i] || !rec->stores[i].wanted) continue;
+        const char *wanted = ds_arena_printf(arena_of(rec), "%s.store",
+                                             ds_value_at(rec->frame->func, (ds_value){i})->name);
+        ds_lower_store *store = carried[n++] = &rec->stores[i];
+        store->now = ds_use_of(ds_build_carry(b, loop, wanted, NULL, store->now));
+    }
+    ds_expr index = ds_expr_index(exprs_of(rec), loop->index);
+    rec->names[rec->depth] = loop->index;
+    rec->first[rec->depth] = node->lo;
+    rec->variable[rec->depth] =
+        node->reverse ? fold(rec, DS_EXPR_SUB, number(rec, node->lo + node->hi - 1), index) : index;
+    rec->depth++;
+    DS_TRY(write_nodes(rec, node->body, node->n_body, err));
+    rec->depth--;
+    for (uint32_t s = 0; s < rec->program.n; s++)
+        if (rec->here[s].depth > rec->depth) rec->here[s].valid = false;
+    ds_use *next = DS_NEW_N(arena_of(rec), ds_use, n + 1);
+    for (uint32_t i = 0; i < n; i++) next[i] = carried[i]->now;
+    DS_TRY(ds_build_yield(b, next, n, NULL, 0, NULL, err));
+    for (uint32_t i = 0; i < n; i++) carried[i]->now = ds_use_of(loop->out[i]);
+    return DS_OK;
+}
+
+static ds_status write_nodes(ds_lower_rec *rec, const ds_temporal_node *nodes, uint32_t n,
+                             ds_error *err) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (nodes[i].kind == DS_TEMPORAL_LOOP) DS_TRY(write_loop(rec, &nodes[i], err));
+        if (nodes[i].kind == DS_TEMPORAL_RUN) DS_TRY(run(rec, &nodes[i], err));
+    }
+    return DS_OK;
+}
+
+/* ---- results ---- */
+
+/* for t in lo..hi { %x = the store's point; yield keep %x }, a loop a dim. */
+static ds_status write_family(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
+                              uint32_t dim, ds_expr *index, ds_use *out, ds_error *err) {
+    ds_builder *b = &rec->l->b;
+    if (dim == store->n_dims) {
+        ds_expr bounds[2] = {position(rec, store, index)};
+        bounds[1] = fold(rec, DS_EXPR_ADD, bounds[0], number(rec, 1));
+        return take_points(rec, store, name, bounds, true, out, err);
+    }
+    const ds_temporal_range *range = &rec->program.dims[store->dims[dim]];
+    const char *text = loop_name(rec, store->dims[dim]);
+    ds_op *loop = ds_build_for(b, text, number(rec, range->lo), number(rec, range->hi));
+    loop->loc = ds_clone_loc(&rec->l->c, rec->op->loc);
+    rec->names[rec->depth++] = loop->index;
+    index[dim] = ds_expr_index(exprs_of(rec), loop->index);
+    ds_use point;
+    DS_TRY(write_family(rec, store, name, dim + 1, index, &point, err));
+    rec->depth--;
+    DS_TRY(ds_build_yield(b, NULL, 0, &point, 1, &name, err));
+    *out = ds_use_of(loop->out[0]);
+    return DS_OK;
+}
+
+static ds_status write_results(ds_lower_rec *rec, ds_error *err) {
+    for (uint32_t k = 0; k < rec->op->n_out; k++) {
+        ds_value value = rec->op->out[k];
+        ds_expr index[DS_TEMPORAL_DIMS] = {0};
+        DS_TRY(write_family(rec, &rec->stores[value.i],
+                            ds_clone_text(&rec->l->c, ds_value_at(rec->frame->func, value)->name),
+                            0, index, &rec->frame->values[value.i].use, err));
+    }
+    return DS_OK;
+}
+
+/* ---- the rec ---- */
+
+/* A weight of the rec is an argument, as a weight in loops over its dims. */
+static ds_status write_weights(ds_lower_rec *rec, ds_error *err) {
+    ds_lowering *l = rec->l;
+    const ds_block *body = rec->op->body;
+    for (uint32_t i = 0; i < body->n_ops; i++) {
+        const ds_op *op = body->ops[i];
+        if (op->code != DS_OP_WEIGHT) continue;
+        const ds_value_info *info = ds_value_at(rec->frame->func, op->out[0]);
+        const ds_lower_loop *loops = l->loops;
+        ds_lower_loop dims[DS_TEMPORAL_DIMS];
+        for (uint32_t k = 0; k < info->n_binders; k++) {
+            uint32_t d = 0;
+            while (rec->op->dims[d].name != info->binders[k].name) d++;
+            dims[k] = dim_as_loop(rec, d, ds_expr_index(exprs_of(rec), info->binders[k].name));
+            dims[k].up = l->loops;
+            l->loops = &dims[k];
+        }
+        ds_status status = ds_lower__op(l, rec->frame, op, err);
+        l->loops = loops;
+        if (status != DS_OK) return status;
+        ds_lower_value *made = &rec->frame->values[op->out[0].i];
+        made->use = ds_use_of(made->use.value);
+    }
+    return DS_OK;
+}
+
+static ds_status write_rec(ds_lower_rec *rec, ds_error *err) {
+    uint32_t n_values = rec->frame->func->values.n;
+    DS_TRY(ds_lower__rec_program(rec, err));
+    rec->program.unfreed = true; /* a value ends with its last reader; a ring, by its slots */
+    DS_TRY(ds_temporal_schedule_make(&rec->program, arena_of(rec), &rec->schedule, err));
+    DS_TRY(ds_lower__rec_stores(rec, err));
+    DS_TRY(write_weights(rec, err));
+    for (uint32_t i = 0; i < n_values; i++)
+        if (rec->stores[i].wanted && !rec->stores[i].one)
+            DS_TRY(open_store(rec, &rec->stores[i],
+                              ds_value_at(rec->frame->func, (ds_value){i})->name, err));
+    DS_TRY(write_nodes(rec, rec->schedule.nodes, rec->schedule.n_nodes, err));
+    return write_results(rec, err);
+}
+
+ds_status ds_lower__rec(ds_lowering *l, ds_lower_frame *frame, const ds_op *op, ds_error *err) {
+    ds_lower_rec rec = {.l = l, .frame = frame, .op = op};
+    ds_map_init(&rec.read_of);
+    ds_map_init(&rec.weights);
+    ds_map_init(&rec.stored);
+    l->rec = &rec;
+    ds_status status = write_rec(&rec, err);
+    if (status != DS_OK && err && !err->loc.line) ds_error_move(err, op->loc);
+    l->rec = NULL;
+    ds_map_deinit(&rec.read_of);
+    ds_map_deinit(&rec.weights);
+    ds_map_deinit(&rec.stored);
+    return status;
+}

@@ -1,0 +1,67 @@
+/* Shared by rec_program.c, rec_store.c and rec.c: a rec on its way to loops. */
+#ifndef DS_PASSES_LOWER_REC_INTERNAL_H
+#define DS_PASSES_LOWER_REC_INTERNAL_H
+
+#include "ir/core/rec.h"
+#include "ir/passes/lower/internal.h"
+#include "ir/temporal/temporal.h"
+
+#define DS_LOWER_REC_DEPTH (2u * DS_TEMPORAL_DIMS)
+
+/* What is stored of one value for turns to come: a tensor whose dim `axis` counts points. The place
+ * of point p is that of p's dims in row-major order, `dims` from major to minor; a dim with fewer
+ * slots than points is a ring. With one slot in all, the value itself is what loops carry. */
+typedef struct ds_lower_store {
+    bool wanted;
+    uint32_t axis;
+    uint32_t n_dims, dims[DS_TEMPORAL_DIMS];
+    int64_t slots[DS_TEMPORAL_DIMS]; /* by place in `dims` */
+    bool ring[DS_TEMPORAL_DIMS];     /* likewise */
+    bool twice;           /* the minor dim's ring holds each point twice: a window is one slice */
+    bool one;             /* one slot in all */
+    bool ranges;          /* some reader reads a range of the minor dim */
+    const ds_type *point; /* of one point */
+    bool open;            /* `now` is there */
+    ds_use now;           /* what is stored where ops are being written */
+} ds_lower_store;
+
+/* The value of a statement where it was last written: for readers at the same point. */
+typedef struct ds_lower_here {
+    bool valid;
+    uint32_t depth; /* open loops around it */
+    ds_temporal_place place[DS_TEMPORAL_DIMS];
+} ds_lower_here;
+
+typedef struct ds_lower_rec {
+    ds_lowering *l;
+    ds_lower_frame *frame;
+    const ds_op *op;
+    ds_temporal_program program;
+    ds_temporal_schedule schedule;
+    /* Statements are the body's equations, then one a yielded use. */
+    const ds_op **op_of;          /* [program.n]; NULL: a yield */
+    const ds_use *const *yielded; /* [program.n]: of a yield */
+    uint32_t *statement_of;       /* by value of the function; UINT32_MAX: outside */
+    ds_map read_of;               /* ds_use * → ds_temporal_read * */
+    ds_lower_store *stores;       /* by value of the function: of equations, of the rec's results */
+    ds_map stored;                /* ds_temporal_read * → 1: some run reads the store */
+    ds_lower_here *here;          /* [program.n] */
+    ds_use *local;                /* by value of the function: in the copy, where here is valid */
+    const ds_temporal_node *running;      /* the run whose operands are being read */
+    ds_expr variable[DS_LOWER_REC_DEPTH]; /* of open loops */
+    const char *names[DS_LOWER_REC_DEPTH];
+    int64_t first[DS_LOWER_REC_DEPTH]; /* a turn of each */
+    uint32_t depth;
+    ds_map weights; /* name in the copy → value + 1: weights of calls */
+} ds_lower_rec;
+
+/* rec_program.c: statements and reads of the rec. Errors: DS_ERR_UNSUPPORTED. */
+ds_status ds_lower__rec_program(ds_lower_rec *rec, ds_error *err);
+
+/* rec_store.c: which values are stored, and how. Errors: DS_ERR_UNSUPPORTED. */
+ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err);
+/* Is the read of a running statement answered by what its source last made? */
+bool ds_lower__rec_is_here(const ds_lower_rec *rec, const ds_temporal_node *run,
+                           const ds_temporal_read *read);
+
+#endif

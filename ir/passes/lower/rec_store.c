@@ -1,0 +1,300 @@
+/* Which values of a rec are stored for turns to come, and in what: a value that every reader reads
+ * where the value was just made needs no store. */
+#include "ir/passes/lower/rec_internal.h"
+
+#include <string.h>
+
+/* e at the run's point, as a place; false: neither a variable plus a number nor a number. */
+static bool place_of(const ds_temporal_node *run, const ds_temporal_expr *e,
+                     ds_temporal_place *out) {
+    ds_temporal_place a, b;
+    *out = (ds_temporal_place){DS_TEMPORAL_NO_LOOP, 0, 1};
+    if (e->kind == DS_TEMPORAL_CONST) {
+        out->offset = e->value;
+        return true;
+    }
+    if (e->kind == DS_TEMPORAL_DIM) {
+        *out = run->place[e->value];
+        return true;
+    }
+    if ((e->kind != DS_TEMPORAL_ADD && e->kind != DS_TEMPORAL_SUB) || !place_of(run, e->a, &a) ||
+        !place_of(run, e->b, &b))
+        return false;
+    if (b.loop != DS_TEMPORAL_NO_LOOP) {
+        if (e->kind == DS_TEMPORAL_SUB || a.loop != DS_TEMPORAL_NO_LOOP) return false;
+        ds_temporal_place swap = a;
+        a = b;
+        b = swap;
+    }
+    *out = a;
+    out->offset += e->kind == DS_TEMPORAL_ADD ? b.offset : -b.offset;
+    return true;
+}
+
+bool ds_lower__rec_is_here(const ds_lower_rec *rec, const ds_temporal_node *run,
+                           const ds_temporal_read *read) {
+    const ds_lower_here *here = &rec->here[read->source];
+    uint32_t dims = rec->program.statements[read->source].dims;
+    if (!here->valid) return false;
+    for (uint32_t d = 0; d < rec->program.n_dims; d++) {
+        ds_temporal_place place;
+        if (!(dims >> d & 1)) continue;
+        if (read->index[d].end || !place_of(run, read->index[d].at, &place)) return false;
+        if (place.loop != here->place[d].loop || place.offset != here->place[d].offset)
+            return false;
+    }
+    return true;
+}
+
+/* ---- readers of stores ---- */
+
+static void want(ds_lower_rec *rec, const ds_temporal_node *run, const ds_use *use) {
+    uint64_t *found = ds_map_find(&rec->read_of, DS_KEY(use));
+    if (!found) return;
+    const ds_temporal_read *read = (const ds_temporal_read *)(uintptr_t)*found;
+    if (ds_lower__rec_is_here(rec, run, read)) return;
+    rec->stores[use->value.i].wanted = true;
+    ds_map_put(&rec->stored, DS_KEY(read), 1);
+}
+
+static void want_op(ds_lower_rec *rec, const ds_temporal_node *run, const ds_op *op) {
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        uint64_t *found = ds_map_find(&rec->read_of, DS_KEY(&op->in[i]));
+        const ds_temporal_statement *s = &rec->program.statements[run->statement];
+        const ds_temporal_read *read = found ? (const ds_temporal_read *)(uintptr_t)*found : NULL;
+        if (read && run->active[read - s->reads]) want(rec, run, &op->in[i]);
+    }
+    for (uint32_t i = 0; op->body && i < op->body->n_ops; i++) want_op(rec, run, op->body->ops[i]);
+}
+
+static void walk(ds_lower_rec *rec, const ds_temporal_node *nodes, uint32_t n, uint32_t depth) {
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_temporal_node *node = &nodes[i];
+        if (node->kind == DS_TEMPORAL_LOOP) {
+            walk(rec, node->body, node->n_body, depth + 1);
+            for (uint32_t s = 0; s < rec->program.n; s++)
+                if (rec->here[s].depth > depth) rec->here[s].valid = false;
+            continue;
+        }
+        if (node->kind == DS_TEMPORAL_FREE) continue;
+        const ds_op *op = rec->op_of[node->statement];
+        if (op)
+            want_op(rec, node, op);
+        else
+            want(rec, node, rec->yielded[node->statement]);
+        ds_lower_here *here = &rec->here[node->statement];
+        *here = (ds_lower_here){.valid = true, .depth = depth};
+        memcpy(here->place, node->place, sizeof here->place);
+    }
+}
+
+/* ---- slots ---- */
+
+/* The loops around a statement in the nest, from the outermost, and its place in the nest's text. */
+typedef struct path {
+    const ds_temporal_nest *loops[DS_TEMPORAL_DIMS];
+    uint32_t n, at;
+} path;
+
+static void find_paths(const ds_temporal_nest *nest, uint32_t n, const path *around, path *paths,
+                       uint32_t *at) {
+    for (uint32_t i = 0; i < n; i++) {
+        path inner = *around;
+        if (nest[i].loop) {
+            inner.loops[inner.n++] = &nest[i];
+            find_paths(nest[i].body, nest[i].n_body, &inner, paths, at);
+        } else if (!nest[i].free) {
+            inner.at = (*at)++;
+            paths[nest[i].statement] = inner;
+        }
+    }
+}
+
+/* A stored value's reads and where all statements stand. */
+typedef struct slots {
+    ds_lower_rec *rec;
+    uint32_t source;
+    const path *paths;
+} slots;
+
+static bool is_stored(const slots *s, const ds_temporal_read *read) {
+    return read->source == s->source && ds_map_find(&s->rec->stored, DS_KEY(read));
+}
+
+static bool shares(const path *a, const path *b, uint32_t depth) {
+    return a->n > depth && b->n > depth && a->loops[depth] == b->loops[depth];
+}
+
+/* Is the slot read before the same turn writes it anew? Both stand in the same loops, the reader
+ * first, and the reader reads the current point of the loops inside. */
+static bool reads_first(const slots *s, uint32_t reader, const ds_temporal_read *read,
+                        uint32_t depth) {
+    const path *from = &s->paths[s->source], *to = &s->paths[reader];
+    if (from->n != to->n || to->at >= from->at) return false;
+    for (uint32_t k = 0; k < from->n; k++)
+        if (from->loops[k] != to->loops[k]) return false;
+    for (uint32_t k = depth + 1; k < from->n; k++) {
+        const ds_temporal_index *index = &read->index[from->loops[k]->dim];
+        if (index->end || !index->at || index->at->kind != DS_TEMPORAL_DIM ||
+            index->at->value != from->loops[k]->dim ||
+            from->loops[k]->shift[reader] != from->loops[k]->shift[s->source])
+            return false;
+    }
+    return !read->index[from->loops[depth]->dim].end;
+}
+
+/* Slots that a read asks of the loop at `depth` around its source; INT64_MAX: all points. *turns: how
+ * many turns later the read may come. */
+static int64_t slots_of_read(const slots *s, uint32_t reader, const ds_temporal_read *read,
+                             uint32_t depth, int64_t *turns) {
+    const ds_temporal_nest *loop = s->paths[s->source].loops[depth];
+    const ds_temporal_program *program = &s->rec->program;
+    *turns = INT64_MAX;
+    if (!shares(&s->paths[s->source], &s->paths[reader], depth)) {
+        /* After the loop: the last points are still there. */
+        const ds_temporal_index *index = &read->index[loop->dim];
+        const ds_temporal_range *range = &program->dims[loop->dim];
+        if (!index->at) return 1; /* the value lacks the dim */
+        if (index->end || index->at->kind != DS_TEMPORAL_CONST) return INT64_MAX;
+        return loop->direction > 0 ? range->hi - index->at->value
+                                   : index->at->value - range->lo + 1;
+    }
+    int64_t reach = ds_temporal_reach(program, reader, read, loop->dim, loop->direction,
+                                      &s->rec->l->c.unit->arena);
+    if (reach == INT64_MIN) return 0;
+    *turns = reach + loop->shift[reader] - loop->shift[s->source];
+    return *turns > 0 && reads_first(s, reader, read, depth) ? *turns : *turns + 1;
+}
+
+/* Rings, from the outermost loop in. A dim inside may be one only if every read comes in the turn of
+ * the loops around that made the point. */
+static void find_rings(const slots *s, ds_lower_store *store) {
+    const path *own = &s->paths[s->source];
+    const ds_temporal_program *program = &s->rec->program;
+    bool same_turn = true;
+    for (uint32_t depth = 0; depth < own->n && same_turn; depth++) {
+        uint32_t dim = own->loops[depth]->dim, k = 0;
+        int64_t most = 1;
+        while (k < store->n_dims && store->dims[k] != dim) k++;
+        for (uint32_t r = 0; r < program->n; r++)
+            for (uint32_t i = 0; i < program->statements[r].n_reads; i++) {
+                const ds_temporal_read *read = &program->statements[r].reads[i];
+                int64_t turns, need;
+                if (!is_stored(s, read)) continue;
+                need = slots_of_read(s, r, read, depth, &turns);
+                if (need > most) most = need;
+                same_turn = same_turn && turns == 0;
+            }
+        if (k == store->n_dims) {
+            same_turn = false; /* made once in a loop that it lacks: leave the rest whole */
+            continue;
+        }
+        bool twice = store->ranges && k + 1 == store->n_dims && most > 1;
+        if (most >= store->slots[k] || (twice && most > store->slots[k] / 2)) continue;
+        store->slots[k] = most;
+        store->ring[k] = true;
+        store->twice = twice;
+    }
+}
+
+static void count_slots(ds_lower_store *store) {
+    store->one = !store->ranges;
+    for (uint32_t k = 0; k < store->n_dims; k++) store->one = store->one && store->slots[k] == 1;
+}
+
+/* ---- layout ---- */
+
+/* The dims of a store, in the header's order, but for a dim of which ranges are read: that is the
+ * minor one. */
+static ds_status order_dims(ds_lower_rec *rec, ds_lower_store *store, uint32_t statement,
+                            uint32_t range, ds_loc loc, ds_error *err) {
+    uint32_t dims = rec->program.statements[statement].dims;
+    if (range & (range - 1))
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, loc,
+                            "ranges of several dims of %%%s are read; one dim alone can be stored "
+                            "in one piece",
+                            rec->program.statements[statement].name);
+    for (uint32_t pass = 0; pass < 2; pass++)
+        for (uint32_t d = 0; d < rec->program.n_dims; d++)
+            if ((dims >> d & 1) && (range >> d & 1) == pass) {
+                store->slots[store->n_dims] = rec->program.dims[d].hi - rec->program.dims[d].lo;
+                store->dims[store->n_dims++] = d;
+            }
+    store->ranges = range != 0;
+    return DS_OK;
+}
+
+/* The dims of which ranges are read, and the place that `stack` gives to the range if all readers of
+ * ranges are stacks of one place. */
+static uint32_t ranges_of(const ds_lower_rec *rec, ds_value value, uint32_t *axis) {
+    uint32_t range = 0;
+    bool alike = true, any = false;
+    *axis = 0;
+    for (uint32_t s = 0; s < rec->program.n; s++) {
+        const ds_op *op = rec->op_of[s];
+        for (uint32_t r = 0; r < rec->program.statements[s].n_reads; r++) {
+            const ds_temporal_read *read = &rec->program.statements[s].reads[r];
+            uint32_t found = 0;
+            if (read->source != rec->statement_of[value.i]) continue;
+            for (uint32_t d = 0; d < rec->program.n_dims; d++)
+                if (read->index[d].end) found |= 1u << d;
+            range |= found;
+            if (!found) continue;
+            int64_t at = -1;
+            const ds_attr *dim = op && op->code == DS_OP_STACK && op->in[0].value.i == value.i
+                                     ? ds_attr_find(op->attrs, op->n_attrs, "dim")
+                                     : NULL;
+            if (dim) ds_expr_is_int(&rec->l->source->unit->exprs, dim->expr, &at);
+            alike = alike && at >= 0 && (!any || at == (int64_t)*axis);
+            *axis = at >= 0 ? (uint32_t)at : 0;
+            any = true;
+        }
+    }
+    if (!alike || !any) *axis = 0;
+    return range;
+}
+
+static ds_status plan_store(ds_lower_rec *rec, uint32_t statement, ds_value value,
+                            ds_lower_store *store, ds_error *err) {
+    const ds_value_info *info = ds_value_at(rec->frame->func, value);
+    const ds_exprs *exprs = &rec->l->source->unit->exprs;
+    for (uint32_t d = 0; d < rec->program.n_dims; d++)
+        if (ds_type_mentions(exprs, info->type, rec->program.dims[d].name))
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, info->loc,
+                                "%%%s is read at another turn than its own, and its shape depends "
+                                "on '%s': no store has room for such values yet",
+                                info->name, rec->program.dims[d].name);
+    store->point = ds_lower__type(rec->l, rec->frame, info->type);
+    uint32_t range = rec->op_of[statement] ? ranges_of(rec, value, &store->axis) : 0;
+    if (store->axis > store->point->rank) store->axis = 0;
+    return order_dims(rec, store, statement, range, info->loc, err);
+}
+
+ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err) {
+    ds_arena *arena = &rec->l->c.unit->arena;
+    uint32_t n_values = rec->frame->func->values.n;
+    rec->stores = DS_NEW_N(arena, ds_lower_store, n_values + 1);
+    rec->here = DS_NEW_N(arena, ds_lower_here, rec->program.n + 1);
+    rec->local = DS_NEW_N(arena, ds_use, n_values + 1);
+    walk(rec, rec->schedule.nodes, rec->schedule.n_nodes, 0);
+    for (uint32_t s = 0; s < rec->program.n; s++) rec->here[s].valid = false;
+    path *paths = DS_NEW_N(arena, path, rec->program.n + 1);
+    uint32_t at = 0;
+    find_paths(rec->schedule.nest, rec->schedule.n_nest, &(path){0}, paths, &at);
+    for (uint32_t i = 0; i < n_values; i++) {
+        ds_lower_store *store = &rec->stores[i];
+        slots s = {.rec = rec, .source = rec->statement_of[i], .paths = paths};
+        if (!store->wanted) continue;
+        DS_TRY(plan_store(rec, s.source, (ds_value){i}, store, err));
+        if (!rec->schedule.unrolled) find_rings(&s, store);
+        count_slots(store);
+    }
+    /* What is yielded is kept to the end. */
+    uint32_t first = rec->program.n - rec->op->n_out;
+    for (uint32_t k = 0; k < rec->op->n_out; k++) {
+        ds_lower_store *store = &rec->stores[rec->op->out[k].i];
+        store->wanted = true;
+        DS_TRY(plan_store(rec, first + k, rec->op->out[k], store, err));
+    }
+    return DS_OK;
+}
