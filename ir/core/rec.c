@@ -39,15 +39,6 @@ const ds_op *ds_rec_in(const ds_func *func, bool calls) {
     return found;
 }
 
-ds_status ds_rec_refuse(const ds_func *func, ds_error *err) {
-    const ds_op *rec = ds_rec_in(func, true);
-    if (!rec) return DS_OK;
-    return ds_error_set(err, DS_ERR_UNSUPPORTED, rec->loc,
-                        "@%s holds a rec, and no pass gives a rec an order of ops yet; 'distsim "
-                        "exec' runs the rec by its definition",
-                        func->name);
-}
-
 /* ---- reads ---- */
 
 typedef struct reader {

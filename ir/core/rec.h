@@ -22,10 +22,6 @@ static inline const ds_binder *ds_rec_dims(const ds_func *func, const ds_op *op,
  * in the function itself. Wants callees (ds_verify). O(ops). */
 const ds_op *ds_rec_in(const ds_func *func, bool calls);
 
-/* DS_ERR_UNSUPPORTED at the first rec that the function or one that it calls holds: what wants an
- * order of ops begins with it. */
-ds_status ds_rec_refuse(const ds_func *func, ds_error *err);
-
 /* What one use reads at a point: the box lo[i] .. hi[i] (exclusive) of the value's indices. */
 typedef struct ds_rec_read {
     const ds_use *use;

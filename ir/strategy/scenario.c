@@ -2,6 +2,7 @@
 #include "ir/strategy/scenario.h"
 
 #include "ir/base/units.h"
+#include "ir/core/rec.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -84,14 +85,23 @@ static const char *place_name(const ds_unit *unit, const char *entry) {
     return attr && attr->kind == DS_ATTR_PLACE ? attr->place.name : NULL;
 }
 
-ds_func *ds_scenario_program_func(const ds_unit *unit) {
-    const char *name = place_name(unit, "program");
+static ds_func *func_of(const ds_unit *unit, const char *entry) {
+    const char *name = place_name(unit, entry);
     return name ? ds_find_func(unit->modules.at[0], name) : NULL;
 }
 
+bool ds_scenario_is_program(const ds_unit *unit) {
+    const ds_func *func = func_of(unit, "program");
+    return ds_scenario_find(unit, "", "program") && !(func && ds_rec_in(func, true));
+}
+
+ds_func *ds_scenario_program_func(const ds_unit *unit) {
+    return ds_scenario_is_program(unit) ? func_of(unit, "program") : NULL;
+}
+
 ds_func *ds_scenario_model(const ds_unit *unit) {
-    const char *name = place_name(unit, "model");
-    return name ? ds_find_func(unit->modules.at[0], name) : NULL;
+    ds_func *model = func_of(unit, "model");
+    return model || ds_scenario_is_program(unit) ? model : func_of(unit, "program");
 }
 
 ds_program *ds_scenario_ranks(const ds_unit *unit) {

@@ -31,7 +31,10 @@ void ds_scenario_restore(ds_unit *unit, const ds_scenario *old);
 void ds_scenario_say(ds_unit *unit, const char *const *blocks, uint32_t n, const char *name,
                      ds_attr entry);
 
-/* `program = @f`: the function, or NULL. `model = @f` likewise. */
+/* Does the scenario run a program as the program stands? A program with a rec has no order of its
+ * own: passes make a step of the program, as of a model. */
+bool ds_scenario_is_program(const ds_unit *unit);
+/* `program = @f`: the function, or NULL. `model = @f` likewise, and a program with a rec. */
 ds_func *ds_scenario_program_func(const ds_unit *unit);
 ds_func *ds_scenario_model(const ds_unit *unit);
 /* `program = @p` where @p is a per-rank program, or NULL. */

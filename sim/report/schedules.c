@@ -86,7 +86,7 @@ static void add(const comparer *c, const ds_strategy *s, const char *name, bool 
 }
 
 static ds_status check(const ds_binding *source, const ds_strategy *strategy, ds_error *err) {
-    if (!ds_scenario_model(source->unit) || ds_scenario_find(source->unit, "", "program"))
+    if (!ds_scenario_model(source->unit) || ds_scenario_is_program(source->unit))
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "a program has the order that it was written in: schedules are "
                             "compared for a scenario's model");

@@ -29,7 +29,7 @@ bool ds_balance_wanted(const ds_binding *source) {
     ds_strategy s;
     const ds_unit *unit = source->unit;
     if (!ds_scenario_find(unit, "strategy", "balance") || !ds_scenario_model(unit)) return false;
-    if (ds_scenario_find(unit, "", "program")) return false;
+    if (ds_scenario_is_program(unit)) return false;
     if (ds_strategy_read(source, &s, NULL) != DS_OK) return false; /* passes report the error */
     return s.pp > 1 && s.balance == DS_BALANCE_TIME && !s.n_stage_layers;
 }

@@ -49,6 +49,6 @@ ds_status ds_sim_options_read(const ds_binding *binding, ds_sim_options *options
     const char *framework = "none";
     DS_TRY(ds_scenario_text(binding, "", "framework", &framework, err));
     ds_mem_framework_parse(framework, &options->framework);
-    bool program = ds_scenario_find(binding->unit, "", "program") != NULL;
+    bool program = ds_scenario_is_program(binding->unit);
     return program ? check_program(binding, err) : DS_OK;
 }

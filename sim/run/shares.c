@@ -36,7 +36,7 @@ bool ds_shares_wanted(const ds_binding *source) {
     ds_strategy s;
     const ds_unit *unit = source->unit;
     if (!ds_scenario_find(unit, "strategy", "dp_shares") || !ds_scenario_model(unit)) return false;
-    if (ds_scenario_find(unit, "", "program")) return false;
+    if (ds_scenario_is_program(unit)) return false;
     if (ds_strategy_read(source, &s, NULL) != DS_OK) return false; /* passes report the error */
     return s.dp > 1 && s.dp_shares_by_time;
 }

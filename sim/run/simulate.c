@@ -174,7 +174,7 @@ static ds_status count_packed(ds_result *r, ds_error *err) {
 static ds_status find_program(ds_result *r, bool trusted, const ds_binding **program,
                               ds_error *err) {
     *program = r->source;
-    if (!ds_scenario_model(r->source->unit) || ds_scenario_find(r->source->unit, "", "program"))
+    if (!ds_scenario_model(r->source->unit) || ds_scenario_is_program(r->source->unit))
         return DS_OK;
     DS_TRY(ds_run__make_step(r->source, trusted, &r->step, err));
     *program = &r->step->binding;

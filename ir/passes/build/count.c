@@ -50,6 +50,8 @@ typedef struct counter {
 
 static ds_status walk(counter *c, const ds_block *block, const ds_index *indices,
                       ds_model_counts *sum, ds_error *err);
+static ds_status walk_op(counter *c, const ds_op *op, const ds_index *indices, ds_model_counts *sum,
+                         ds_error *err);
 
 static ds_status step(counter *c, ds_loc loc, ds_error *err) {
     if (++c->steps <= DS_COUNT_MAX_STEPS) return DS_OK;
@@ -216,6 +218,106 @@ static ds_status walk_loop(counter *c, const ds_op *op, const ds_index *indices,
     return DS_OK;
 }
 
+/* ---- recs ---- */
+
+/* A rec's ranges, and the point whose shapes are looked at. */
+typedef struct rec_point {
+    const ds_op *rec;
+    int64_t lo[DS_MAX_REC_DIMS], hi[DS_MAX_REC_DIMS];
+    ds_index at[DS_MAX_REC_DIMS]; /* a chain: the last is the innermost */
+} rec_point;
+
+static uint32_t dims_of(const counter *c, const rec_point *p, const ds_op *op) {
+    uint32_t n, dims = 0;
+    const ds_binder *own = ds_rec_dims(c->func, op, &n);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t d = 0; d < p->rec->n_dims; d++)
+            if (p->rec->dims[d].name == own[i].name) dims |= 1u << d;
+    return dims;
+}
+
+/* The dims on which shapes depend: the others repeat the same work. */
+static uint32_t dims_of_shapes(const counter *c, const rec_point *p, const ds_op *op) {
+    const ds_exprs *exprs = &c->binding->unit->exprs;
+    uint32_t dims = 0;
+    for (uint32_t d = 0; d < p->rec->n_dims; d++) {
+        const char *name = p->rec->dims[d].name;
+        bool found = false;
+        for (uint32_t i = 0; i < op->n_in; i++) {
+            const ds_type *type = ds_use_type(c->binding->unit, c->func, &op->in[i]);
+            found = found || (type && ds_type_mentions(exprs, type, name));
+        }
+        for (uint32_t i = 0; i < op->n_out; i++) {
+            const ds_type *type = ds_value_at(c->func, op->out[i])->type;
+            found = found || (type && ds_type_mentions(exprs, type, name));
+        }
+        if (found) dims |= 1u << d;
+    }
+    return dims;
+}
+
+static int64_t points_of(const rec_point *p, uint32_t dims) {
+    int64_t n = 1;
+    for (uint32_t d = 0; d < p->rec->n_dims; d++)
+        if (dims >> d & 1) n *= p->hi[d] > p->lo[d] ? p->hi[d] - p->lo[d] : 0;
+    return n;
+}
+
+/* Weights of a call are one for each point of the dims that `weights` lists. */
+static uint32_t dims_of_weights(const counter *c, const rec_point *p, const ds_op *op) {
+    const ds_attr *attr = ds_attr_find(op->attrs, op->n_attrs, "weights");
+    uint32_t dims = 0;
+    if (op->code == DS_OP_WEIGHT) return dims_of(c, p, op);
+    for (uint32_t i = 0; attr && i < attr->n_items; i++)
+        for (uint32_t d = 0; d < p->rec->n_dims; d++)
+            if (ds_expr_at(&c->binding->unit->exprs, attr->items[i].expr)->name ==
+                p->rec->dims[d].name)
+                dims |= 1u << d;
+    return dims;
+}
+
+static ds_status walk_equation(counter *c, rec_point *p, const ds_op *op, ds_model_counts *sum,
+                               ds_error *err) {
+    uint32_t dims = dims_of(c, p, op), moving = dims_of_shapes(c, p, op) & dims;
+    int64_t alike = points_of(p, dims & ~moving), weights = points_of(p, dims_of_weights(c, p, op));
+    ds_model_counts all = {0};
+    if (points_of(p, dims) == 0) return DS_OK;
+    for (uint32_t d = 0; d < p->rec->n_dims; d++) p->at[d].value = p->lo[d];
+    for (uint32_t d = 0; d < p->rec->n_dims && !c->waits;) {
+        ds_model_counts one = {0};
+        DS_TRY(walk_op(c, op, &p->at[p->rec->n_dims - 1], &one, err));
+        all.flop += one.flop * alike;
+        all.matmul_flop += one.matmul_flop * alike;
+        all.padding_flop += one.padding_flop * alike;
+        all.weights = one.weights * weights; /* the same at every point */
+        all.parameters = one.parameters * weights;
+        for (d = 0; d < p->rec->n_dims; d++) {
+            if (!(moving >> d & 1)) continue;
+            if (++p->at[d].value < p->hi[d]) break;
+            p->at[d].value = p->lo[d];
+        }
+    }
+    return add_counts(sum, &all, op->loc, err);
+}
+
+/* Every equation at every point of its dims, needed or not. */
+static ds_status walk_rec(counter *c, const ds_op *op, const ds_index *indices,
+                          ds_model_counts *sum, ds_error *err) {
+    rec_point p = {.rec = op};
+    ds_env env = ds_binding_env(c->binding, indices);
+    for (uint32_t d = 0; d < op->n_dims; d++) {
+        DS_TRY(ds_expr_eval_int(&env, op->dims[d].lo, op->loc, &p.lo[d], err));
+        DS_TRY(ds_expr_eval_int(&env, op->dims[d].hi, op->loc, &p.hi[d], err));
+        p.at[d] = (ds_index){op->dims[d].name, p.lo[d], d ? &p.at[d - 1] : indices};
+    }
+    for (uint32_t i = 0; i < op->body->n_ops && !c->waits; i++) {
+        const ds_op *equation = op->body->ops[i];
+        if (equation->code != DS_OP_CASE && equation->code != DS_OP_YIELD)
+            DS_TRY(walk_equation(c, &p, equation, sum, err));
+    }
+    return DS_OK;
+}
+
 static ds_status walk_op(counter *c, const ds_op *op, const ds_index *indices, ds_model_counts *sum,
                          ds_error *err) {
     DS_TRY(step(c, op->loc, err));
@@ -225,6 +327,8 @@ static ds_status walk_op(counter *c, const ds_op *op, const ds_index *indices, d
         return walk_loop(c, op, indices, sum, err);
     case DS_OP_CALL:
         return call(c, op, sum, err);
+    case DS_OP_REC:
+        return walk_rec(c, op, indices, sum, err);
     case DS_OP_LOCAL:
         return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
                             "a rank-local region shows what one device does, not the whole; count "
@@ -329,7 +433,6 @@ static ds_status count_functions(counter *c, const ds_func *entry, ds_error *err
 ds_status ds_model_count(const ds_binding *binding, const ds_func *model, ds_model_counts *out,
                          ds_error *err) {
     counter c = {.binding = binding};
-    DS_TRY(ds_rec_refuse(model, err));
     ds_map_init(&c.known);
     ds_arena_init(&c.arena);
     ds_status status = count_functions(&c, model, err);

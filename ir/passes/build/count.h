@@ -27,6 +27,9 @@ typedef struct ds_model_counts {
  * Of the e · c rows of a group's buffers (`dispatch`) tokens use min(s · k, e · c): tokens are
  * assumed to choose experts evenly, and an expert drops tokens beyond its room.
  *
+ * An equation of a rec counts at every point of its dims, needed or not; its weights, once a point of
+ * their own dims.
+ *
  * `binding`'s unit must be verified, ds_verify_bound included.
  * Errors: DS_ERR_UNSUPPORTED for rank-local regions, whose shapes are one device's; DS_ERR_LIMIT
  * beyond DS_COUNT_MAX_STEPS ops and turns, DS_ERR_OVERFLOW for parameters, or FLOPs of one op,

@@ -81,6 +81,9 @@ typedef struct ds_lowering {
 /* scan.c. Errors: DS_ERR_NAME for an override without an op, DS_ERR_LIMIT. */
 ds_status ds_lower__scan(ds_lowering *l, ds_error *err);
 
+/* A comment at the top of the step's module, in the arena. */
+void ds_lower__note(ds_lowering *l, const char *text);
+
 /* walk.c. Copies the model's body; the caller has set frame->values of the arguments. *end is the
  * return, NULL if the body has none. */
 ds_status ds_lower__body(ds_lowering *l, ds_lower_frame *frame, const ds_op **end, ds_error *err);

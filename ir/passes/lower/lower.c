@@ -251,6 +251,7 @@ static void add_scenario(ds_lowering *l) {
     for (uint32_t i = 0; i < from->n_entries; i++) {
         ds_attr *entry = &scenario.entries[i];
         ds_clone_attr(&l->c, root, &from->entries[i], plain, &l->c, entry);
+        if (strcmp(entry->name, "program") == 0) entry->name = ds_clone_text(&l->c, "model");
         if (strcmp(entry->name, "model") == 0) entry->place.name = l->step->func->name;
         if (entry->kind == DS_ATTR_BLOCK) apply_block(l, entry);
     }
@@ -280,13 +281,18 @@ static void keep_strategy(ds_lowering *l) {
     if (l->micro_loop) s->microbatches = 1;
 }
 
-static void note_microbatches(ds_lowering *l) {
+void ds_lower__note(ds_lowering *l, const char *text) {
     ds_trivia *trivia = &l->c.module->trivia;
+    const char **comments = DS_NEW_N(arena_of(l), const char *, trivia->n_comments + 1);
+    for (uint32_t i = 0; i < trivia->n_comments; i++) comments[i] = trivia->comments[i];
+    comments[trivia->n_comments++] = text;
+    trivia->comments = comments;
+}
+
+static void note_microbatches(ds_lowering *l) {
     if (l->step->strategy.microbatches == 1) return;
-    trivia->comments = DS_NEW_N(arena_of(l), const char *, 1);
-    trivia->comments[0] = ds_arena_printf(arena_of(l), " @step is one of %lld microbatches.",
-                                          (long long)l->step->strategy.microbatches);
-    trivia->n_comments = 1;
+    ds_lower__note(l, ds_arena_printf(arena_of(l), " @step is one of %lld microbatches.",
+                                      (long long)l->step->strategy.microbatches));
 }
 
 /* ---- the pass ---- */

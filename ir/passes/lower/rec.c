@@ -462,11 +462,26 @@ static ds_status write_weights(ds_lower_rec *rec, ds_error *err) {
     return DS_OK;
 }
 
+static void note_order(const ds_lower_rec *rec) {
+    if (rec->schedule.unrolled)
+        ds_lower__note(rec->l,
+                       ds_arena_printf(arena_of(rec),
+                                       " The rec of line %u is written out point by point: no nest "
+                                       "of loops orders it.",
+                                       rec->op->loc.line));
+    if (rec->schedule.inexact)
+        ds_lower__note(rec->l,
+                       ds_arena_printf(arena_of(rec),
+                                       " Of the rec of line %u more points run than results need.",
+                                       rec->op->loc.line));
+}
+
 static ds_status write_rec(ds_lower_rec *rec, ds_error *err) {
     uint32_t n_values = rec->frame->func->values.n;
     DS_TRY(ds_lower__rec_program(rec, err));
     rec->program.unfreed = true; /* a value ends with its last reader; a ring, by its slots */
     DS_TRY(ds_temporal_schedule_make(&rec->program, arena_of(rec), &rec->schedule, err));
+    note_order(rec);
     DS_TRY(ds_lower__rec_stores(rec, err));
     DS_TRY(write_weights(rec, err));
     for (uint32_t i = 0; i < n_values; i++)
