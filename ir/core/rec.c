@@ -39,6 +39,47 @@ const ds_op *ds_rec_in(const ds_func *func, bool calls) {
     return found;
 }
 
+/* The first use of the loop's results in a block. */
+static const ds_use *use_of_results(const ds_op *loop, const ds_block *block) {
+    const ds_use *found = NULL;
+    for (uint32_t i = 0; i < block->n_ops && !found; i++) {
+        const ds_op *op = block->ops[i];
+        for (uint32_t k = 0; k < op->n_in && !found; k++)
+            for (uint32_t r = loop->n_args; r < loop->n_out; r++)
+                if (op->in[k].value.i == loop->out[r].i) found = &op->in[k];
+        if (!found && op->body) found = use_of_results(loop, op->body);
+    }
+    return found;
+}
+
+static const ds_use *own_read_in(const ds_func *func, const ds_block *block, ds_map *seen,
+                                 const ds_func **where) {
+    const ds_use *found = NULL;
+    for (uint32_t i = 0; i < block->n_ops && !found; i++) {
+        const ds_op *op = block->ops[i];
+        if (op->code == DS_OP_FOR) found = use_of_results(op, op->body);
+        if (found) *where = func;
+        if (!found && op->body) found = own_read_in(func, op->body, seen, where);
+        if (found || op->code != DS_OP_CALL || !op->callee) continue;
+        if (ds_map_find(seen, DS_KEY(op->callee))) continue;
+        ds_map_put(seen, DS_KEY(op->callee), 1);
+        found = own_read_in(op->callee, &op->callee->body, seen, where);
+    }
+    return found;
+}
+
+ds_status ds_rec_refuse_own_reads(const ds_func *func, const char *who, ds_error *err) {
+    ds_map seen;
+    ds_map_init(&seen);
+    const ds_func *where = func;
+    const ds_use *use = own_read_in(func, &func->body, &seen, &where);
+    ds_map_deinit(&seen);
+    if (!use) return DS_OK;
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, use->loc,
+                        "%%%s is read by the loop that keeps it, and %s takes no such loop",
+                        ds_value_at(where, use->value)->name, who);
+}
+
 /* ---- reads ---- */
 
 typedef struct reader {

@@ -22,6 +22,10 @@ static inline const ds_binder *ds_rec_dims(const ds_func *func, const ds_op *op,
  * in the function itself. Wants callees (ds_verify). O(ops). */
 const ds_op *ds_rec_in(const ds_func *func, bool calls);
 
+/* DS_ERR_UNSUPPORTED at the first loop, of the function or of one that it calls, whose body reads
+ * the family that the loop keeps. `who` names in the message what cannot take such a loop. */
+ds_status ds_rec_refuse_own_reads(const ds_func *func, const char *who, ds_error *err);
+
 /* What one use reads at a point: the box lo[i] .. hi[i] (exclusive) of the value's indices. */
 typedef struct ds_rec_read {
     const ds_use *use;

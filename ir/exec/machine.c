@@ -177,8 +177,11 @@ static ds_status open_loop(ds_exec_thread *thread, const ds_op *op, const ds_exe
     open->indices = &open->turn;
     open->hi = hi;
     open->kept = ds_xcalloc(op->n_out - op->n_args + 1, sizeof *open->kept);
-    for (uint32_t i = op->n_args; i < op->n_out; i++)
+    for (uint32_t i = op->n_args; i < op->n_out; i++) {
         DS_TRY(ds_exec__family_new(lo, hi - lo, op->loc, &open->kept[i - op->n_args], err));
+        ds_exec_slot so_far = {.family = open->kept[i - op->n_args]}; /* the body may read it */
+        ds_exec__slot_set(&open->frame->slots[op->out[i].i], ds_exec__slot_share(so_far));
+    }
     for (uint32_t i = 0; i < op->n_args && !*waits; i++)
         DS_TRY(ds_exec__read(thread, up, &op->in[i], &open->results[i], waits, err));
     if (!*waits) return next_turn(thread, open, err);

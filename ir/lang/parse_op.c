@@ -71,19 +71,45 @@ static void parse_use_indices(ds_parser *p, ds_use *use) {
     use->n_index = lo.n;
 }
 
+typedef DS_VEC(ds_use) uses;
+
+/* A loop whose body is read: the body may name the families that the loop keeps. */
+typedef struct ds_open_loop {
+    const ds_targets *left;
+    uint32_t n_carried;    /* the names after those are kept */
+    uint32_t visible_from; /* a local region in the loop names its operands alone */
+    ds_value *own;         /* one a name of the left: made by its first use, else UINT32_MAX */
+    struct ds_open_loop *up;
+} ds_open_loop;
+
+static bool own_family(ds_parser *p, const ds_token *name, ds_value *out) {
+    for (ds_open_loop *loop = p->loop; loop && loop->visible_from == p->visible_from && !p->status;
+         loop = loop->up)
+        for (uint32_t k = loop->n_carried; k < loop->left->names.n; k++) {
+            const ds_token *left = &loop->left->names.at[k];
+            if (left->name != name->name) continue;
+            if (loop->own[k].i == UINT32_MAX) {
+                loop->own[k].i = p->func->values.n;
+                DS_PUSH(p->arena, &p->func->values,
+                        ((ds_value_info){.name = left->name, .loc = left->loc}));
+            }
+            *out = loop->own[k];
+            return true;
+        }
+    return false;
+}
+
 ds_use ds_parse_use(ds_parser *p) {
     ds_token name = ds_parser_expect(p, DS_TOK_VALUE, "as an operand");
     ds_use use = {.loc = name.loc};
     const uint64_t *at = ds_map_find(&p->values, DS_KEY(name.name));
     if (at && *at > p->visible_from)
         use.value.i = (uint32_t)(*at - 1);
-    else if (!ds_parser_ahead(p, &name, &use.value))
+    else if (!own_family(p, &name, &use.value) && !ds_parser_ahead(p, &name, &use.value))
         undefined_value(p, name.name, name.loc);
     if (ds_parser_at(p, DS_TOK_LBRACE) && p->tok.glued) parse_use_indices(p, &use);
     return use;
 }
-
-typedef DS_VEC(ds_use) uses;
 
 static void parse_operands(ds_parser *p, uses *list) {
     while (ds_parser_more(p, DS_TOK_RPAREN)) {
@@ -231,6 +257,8 @@ static void parse_clauses(ds_parser *p, ds_op *op) {
 /* %h: T = %x, …: the initial values are read outside, the names live inside. */
 typedef struct carry {
     ds_token name;
+    ds_binder *binders; /* %h{l: 0..n}: a family */
+    uint32_t n_binders;
     ds_type *type;
 } carry;
 
@@ -240,7 +268,11 @@ static void parse_carries(ds_parser *p, ds_op *op) {
     ds_parser_expect(p, DS_TOK_LPAREN, "after 'carry'");
     while (ds_parser_more(p, DS_TOK_RPAREN)) {
         carry c = {.name = ds_parser_expect(p, DS_TOK_VALUE, "as a carried value")};
+        uint32_t mark = p->indices.n;
+        if (ds_parser_at(p, DS_TOK_LBRACE) && p->tok.glued)
+            ds_parse_binders(p, &c.binders, &c.n_binders);
         if (ds_parser_accept(p, DS_TOK_COLON)) c.type = ds_parse_type(p);
+        ds_parser_pop_indices(p, mark);
         ds_parser_expect(p, DS_TOK_ASSIGN, "before the initial value");
         DS_PUSH(p->arena, &initial, ds_parse_use(p));
         DS_PUSH(p->arena, &carries, c);
@@ -257,6 +289,12 @@ static void parse_carries(ds_parser *p, ds_op *op) {
         info->def = op;
         info->type = carries.at[k].type;
         info->type_written = info->type != NULL;
+        info->binders = carries.at[k].binders;
+        info->n_binders = carries.at[k].n_binders;
+        const ds_value_info *init = ds_value_at(p->func, op->in[k].value);
+        if (info->n_binders || op->in[k].n_index) continue;
+        info->binders = init->binders;
+        info->n_binders = init->n_binders;
     }
 }
 
@@ -276,6 +314,11 @@ static void set_families(ds_parser *p, ds_op *loop) {
     const ds_block *body = loop->body;
     const ds_op *yield = body->n_ops ? body->ops[body->n_ops - 1] : NULL;
     if (yield && yield->code != DS_OP_YIELD) yield = NULL;
+    for (uint32_t k = 0; k < loop->n_args && k < loop->n_out; k++) {
+        ds_value_info *out = ds_value_at(p->func, loop->out[k]);
+        out->binders = ds_value_at(p->func, loop->args[k])->binders;
+        out->n_binders = ds_value_at(p->func, loop->args[k])->n_binders;
+    }
     for (uint32_t k = loop->n_args; k < loop->n_out; k++) {
         const ds_use *kept = NULL;
         if (yield && k - loop->n_args < yield->n_keep)
@@ -286,7 +329,7 @@ static void set_families(ds_parser *p, ds_op *loop) {
 
 /* Names that the types after the loop's `}` may mention: its index and the inner families'. */
 static void push_family_indices(ds_parser *p, const ds_op *loop) {
-    for (uint32_t k = loop->n_args; k < loop->n_out; k++) {
+    for (uint32_t k = 0; k < loop->n_out; k++) {
         const ds_value_info *info = ds_value_at(p->func, loop->out[k]);
         for (uint32_t b = 0; b < info->n_binders; b++)
             if (!ds_parser_has_index(p, info->binders[b].name))
@@ -303,6 +346,21 @@ ds_block *ds_parse_region(ds_parser *p, ds_op *op) {
     return body;
 }
 
+/* A result that the body has read is there already. */
+static void define_loop_results(ds_parser *p, ds_op *op, const ds_open_loop *open) {
+    op->n_out = open->left->names.n;
+    op->out = DS_NEW_N(p->arena, ds_value, op->n_out);
+    for (uint32_t k = 0; k < op->n_out; k++) {
+        const ds_token *name = &open->left->names.at[k];
+        op->out[k] = open->own[k];
+        if (op->out[k].i == UINT32_MAX)
+            op->out[k] = ds_parser_define_result(p, name->name, name->loc);
+        else
+            ds_parser_bind(p, op->out[k]);
+        ds_value_at(p->func, op->out[k])->def = op;
+    }
+}
+
 static void parse_for(ds_parser *p, ds_op *op, const ds_targets *left) {
     uint32_t scope = p->undo.n, mark = p->indices.n;
     ds_token index = ds_parser_expect_new_name(p, "for the loop's index");
@@ -311,9 +369,14 @@ static void parse_for(ds_parser *p, ds_op *op, const ds_targets *left) {
     ds_parse_range(p, &op->lo, &op->hi);
     ds_parser_push_index(p, index.name, index.loc);
     if (ds_parser_accept_word(p, "carry")) parse_carries(p, op);
+    ds_open_loop open = {left, op->n_args, p->visible_from, NULL, p->loop};
+    open.own = DS_NEW_N(p->arena, ds_value, left->names.n);
+    for (uint32_t k = 0; k < left->names.n; k++) open.own[k].i = UINT32_MAX;
+    p->loop = &open;
     op->body = ds_parse_region(p, op);
+    p->loop = open.up;
     ds_parser_close_scope(p, scope);
-    ds_parser_define_results(p, op, left);
+    define_loop_results(p, op, &open);
     set_families(p, op);
     if (ds_parser_at(p, DS_TOK_LBRACE)) ds_parse_attrs(p, &op->attrs, &op->n_attrs);
     push_family_indices(p, op);

@@ -53,10 +53,10 @@ static void print_binders(ds_printer *p, const ds_binder *binders, uint32_t n) {
     ds_printer_put(p, "}");
 }
 
-/* A kept value of a loop has the loop's index for its binder, what a rec defines or gives has the
- * rec's dims: they go without saying. */
+/* A kept value of a loop has the loop's index for its binder, a carried one those of the carry, what
+ * a rec defines or gives has the rec's dims: they go without saying. */
 static bool binder_is_implied(const ds_printer *p, const ds_op *op, uint32_t result) {
-    return (op->code == DS_OP_FOR && result >= op->n_args) || op->code == DS_OP_REC ||
+    return op->code == DS_OP_FOR || op->code == DS_OP_REC ||
            ds_value_at(p->func, op->out[result])->in_rec;
 }
 
@@ -151,6 +151,8 @@ static void print_for_head(ds_printer *p, const ds_op *op) {
         const ds_value_info *info = ds_value_at(p->func, op->args[k]);
         ds_printer_put(p, k ? ", " : " carry (");
         print_value(p, op->args[k]);
+        if (!p->brief && has_type_text(p, op->args[k]))
+            print_binders(p, info->binders, info->n_binders);
         if (!p->brief && has_type_text(p, op->args[k])) {
             ds_printer_put(p, ": ");
             print_type(p, info->type);

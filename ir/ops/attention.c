@@ -60,10 +60,12 @@ static int64_t twice_pairs(bool *ok, bool causal, int64_t s, int64_t t, int64_t 
     return causal && window <= s ? twice - ds_ops__mul(ok, window, window) : twice;
 }
 
+/* *out comes with the number of keys, which is 0 for an empty range. */
 static ds_status read_count(const ds_op *op, const ds_env *env, const char *name, int64_t *out,
                             ds_error *err) {
+    int64_t keys = *out;
     DS_TRY(ds_op_attr_int(op, env, name, out, err));
-    if (*out > 0) return DS_OK;
+    if (*out > 0 || keys == 0) return DS_OK;
     return ds_error_set(err, DS_ERR_VALUE, op->loc, "%s: a %s of %lld %s", ds_op_name(op->code),
                         name, (long long)*out, strcmp(name, "window") == 0 ? "keys" : "tokens");
 }

@@ -11,7 +11,7 @@
  *   region.c    for and local
  *   rec.c       rec: the dims of equations, then their types
  *   attrs.c     attributes of what is not in the op table
- *   bound.c     the walk with numbers
+ *   bound.c     the walk with numbers; bound_region.c through loops, local regions, recs
  *   depends.c   which ops depend on an index
  *   mesh.c      meshes with numbers
  *   scenario.c  the scenario: keys, values, a runnable entry
@@ -203,6 +203,8 @@ typedef struct ds_walker {
     uint32_t n_manual;
 } ds_walker;
 
+/* "l in 0..4, t in 0..8" of a family. */
+const char *ds_verify__binders_text(ds_checker *ck, const ds_value_info *info);
 /* A name with its sigil. */
 const char *ds_verify__name_text(ds_arena *arena, char sigil, const char *name);
 /* "%name" of a value, in the diagnostics' arena. */

@@ -26,12 +26,42 @@ const ds_type *ds_verify__carry_at(ds_checker *ck, const ds_op *loop, const ds_t
     return at_turn(ck, loop, carry, turn);
 }
 
+/* Is what a carry starts with, or what is yielded for it, a family as the carry is one? */
+static bool is_such_family(ds_walker *w, const ds_use *use, const ds_value_info *family,
+                           const ds_value_info *carry) {
+    ds_checker *ck = w->ck;
+    uint32_t n = family ? family->n_binders : 0;
+    if (ds_verify__same_binders(ck, NULL, family ? family->binders : NULL, n, carry->binders,
+                                carry->n_binders) != DS_NO)
+        return true;
+    const char *found = n ? ds_arena_printf(&ck->diags->arena, "a family over %s",
+                                            ds_verify__binders_text(ck, family))
+                          : "one value";
+    ds_verify__error(ck, DS_ERR_TYPE, use->loc, NULL,
+                     carry->n_binders ? "the carry %%%s is a family over %s, and %s is %s"
+                                      : "the carry %%%s is one value%s, and %s is %s",
+                     carry->name, carry->n_binders ? ds_verify__binders_text(ck, carry) : "",
+                     ds_verify__value_text(w, use->value), found);
+    return false;
+}
+
 /* Defines the carry inside the body: at the first turn its written type must be the initial value's
  * type. */
 static void define_carry(ds_walker *w, const ds_op *loop, uint32_t i) {
     ds_checker *ck = w->ck;
     ds_value_info *carry = ds_value_at(w->func, loop->args[i]);
-    const ds_type *init = ds_verify__read(w, &loop->in[i], NULL);
+    const ds_value_info *family;
+    const ds_type *init = ds_verify__read(w, &loop->in[i], &family);
+    if (family && !carry->n_binders) {
+        carry->binders = family->binders;
+        carry->n_binders = family->n_binders;
+    }
+    if (init && !is_such_family(w, &loop->in[i], family, carry)) {
+        w->defined[loop->args[i].i] = DS_WRONG;
+        return;
+    }
+    if (init && family)
+        init = ds_verify__rename(ck, init, family->binders, carry->binders, carry->n_binders);
     if (!carry->type_written || !init) {
         ds_verify__set_type(w, loop->args[i], init, carry->loc, "it", "starts as");
         return;
@@ -52,9 +82,16 @@ static void define_carry(ds_walker *w, const ds_op *loop, uint32_t i) {
 
 static void check_next(ds_walker *w, const ds_op *loop, const ds_op *yield, uint32_t i) {
     ds_checker *ck = w->ck;
-    const ds_type *found = ds_verify__read(w, &yield->in[i], NULL);
+    const ds_value_info *family;
+    const ds_type *found = ds_verify__read(w, &yield->in[i], &family);
     const ds_value_info *carry = ds_value_at(w->func, loop->args[i]);
     if (!found || !carry->type) return;
+    if (!is_such_family(w, &yield->in[i], family, carry)) {
+        w->defined[loop->args[i].i] = DS_WRONG;
+        return;
+    }
+    if (family)
+        found = ds_verify__rename(ck, found, family->binders, carry->binders, carry->n_binders);
     const ds_type *next =
         ds_verify__seen(ck, w->func, ds_verify__carry_next(ck, loop, carry->type));
     if (ds_verify__same_type(ck, w->func, NULL, next, found) != DS_NO) return;
@@ -77,7 +114,7 @@ static void set_kept(ds_walker *w, const ds_op *loop, const ds_use *use, ds_valu
     ds_binder *binders = DS_NEW_N(&ck->unit->arena, ds_binder, n);
     binders[0] = (ds_binder){loop->index, loop->lo, loop->hi, loop->loc};
     if (inner) memcpy(binders + 1, inner->binders, inner->n_binders * sizeof *binders);
-    if (!info->n_binders) {
+    if (!info->n_binders || !info->type_written) {
         info->binders = binders;
         info->n_binders = n;
     } else if (ds_verify__same_binders(ck, NULL, info->binders, info->n_binders, binders, n) ==
@@ -131,6 +168,10 @@ void ds_verify__for(ds_walker *w, ds_op *loop) {
         return;
     }
     for (uint32_t i = 0; i < loop->n_args; i++) define_carry(w, loop, i);
+    /* The body reads what the turns before have kept. */
+    for (uint32_t i = loop->n_args; i < loop->n_out; i++)
+        if (ds_value_at(w->func, loop->out[i])->type_written)
+            w->defined[loop->out[i].i] = DS_DEFINED;
     ds_index_scope scope = {loop->index, w->indices};
     w->indices = &scope;
     const ds_op *yield = ds_verify__block(w, loop->body, DS_OP_YIELD);
@@ -148,7 +189,11 @@ void ds_verify__for(ds_walker *w, ds_op *loop) {
             w->defined[loop->out[i].i] = DS_WRONG;
             continue;
         }
-        const ds_value_info *info = ds_value_at(w->func, loop->out[i]);
+        ds_value_info *info = ds_value_at(w->func, loop->out[i]);
+        if (!info->in_rec) {
+            info->binders = ds_value_at(w->func, loop->args[i])->binders;
+            info->n_binders = ds_value_at(w->func, loop->args[i])->n_binders;
+        }
         carry = ds_verify__seen(w->ck, w->func, at_turn(w->ck, loop, carry, loop->hi));
         ds_verify__set_type(w, loop->out[i], carry, info->loc, "the loop", "ends with");
     }

@@ -22,7 +22,7 @@ const char *ds_verify__value_text(ds_walker *w, ds_value value) {
     return ds_verify__name_text(&w->ck->diags->arena, '%', ds_value_at(w->func, value)->name);
 }
 
-static const char *binders_text(ds_checker *ck, const ds_value_info *info) {
+const char *ds_verify__binders_text(ds_checker *ck, const ds_value_info *info) {
     ds_buf buf = {0};
     for (uint32_t i = 0; i < info->n_binders; i++) {
         ds_buf_printf(&buf, "%s%s in ", i ? ", " : "", info->binders[i].name);
@@ -93,14 +93,14 @@ static bool check_index_count(ds_walker *w, const ds_use *use, const ds_value_in
     if (use->n_index) {
         ds_verify__error(w->ck, DS_ERR_TYPE, use->loc, NULL,
                          "%%%s is a family over %s: it takes %u ind%s, not %u", info->name,
-                         binders_text(w->ck, info), info->n_binders,
+                         ds_verify__binders_text(w->ck, info), info->n_binders,
                          info->n_binders == 1 ? "ex" : "ices", use->n_index);
         return false;
     }
     if (family_is_fine) return true;
     ds_verify__error(w->ck, DS_ERR_TYPE, use->loc, NULL,
                      "%%%s is a family over %s: read one of its values, as in %%%s{%s}", info->name,
-                     binders_text(w->ck, info), info->name, info->binders[0].name);
+                     ds_verify__binders_text(w->ck, info), info->name, info->binders[0].name);
     return false;
 }
 
@@ -129,7 +129,11 @@ const ds_type *ds_verify__read(ds_walker *w, const ds_use *use, const ds_value_i
     ds_value_info *info = ds_value_at(w->func, use->value);
     if (family) *family = NULL;
     if (!w->defined[use->value.i]) {
-        ds_verify__error(w->ck, DS_ERR_NAME, use->loc, NULL,
+        bool own = info->def && info->def->code == DS_OP_FOR;
+        ds_verify__error(w->ck, DS_ERR_NAME, use->loc,
+                         own ? "the loop reads the family that it keeps: write the family's type "
+                               "after the loop's '}'"
+                             : NULL,
                          "%%%s is used where it is not defined (yet)", info->name);
         return NULL;
     }
@@ -460,7 +464,7 @@ static void check_result(ds_walker *w, const ds_op *ret, uint32_t i) {
         ds_verify__error(ck, DS_ERR_TYPE, ret->in[i].loc, NULL,
                          family ? "%s is a family over %s; result %u of @%s is declared %s"
                                 : "%s is one value%s; result %u of @%s is declared %s",
-                         name, family ? binders_text(ck, family) : "", i + 1, func->name,
+                         name, family ? ds_verify__binders_text(ck, family) : "", i + 1, func->name,
                          n_binders ? "as a family over another range" : "as one value");
         return;
     }

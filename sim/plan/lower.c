@@ -94,12 +94,23 @@ static void put_indices(index_list *list, const ds_index *indices) {
     DS_HPUSH(list, 0);
 }
 
+/* Does the number of elements that a use stacks depend on a loop index? */
+static bool count_varies(ds_builder *b, const ds_use *use) {
+    ds_exprs *exprs = &b->unit->exprs;
+    for (uint32_t i = 0; i < use->n_index; i++)
+        if (ds_use_is_range(use, i) &&
+            ds_expr_mentions(
+                exprs, ds_expr_fold(exprs, DS_EXPR_SUB, use->index_hi[i], use->index[i]), NULL))
+            return true;
+    return false;
+}
+
 /* Do the op's types, places or attributes depend on a loop index? */
 static bool varies(ds_builder *b, const ds_site *site) {
     const ds_exprs *exprs = &b->unit->exprs;
     const ds_op *op = site->op;
     for (uint32_t i = 0; i < op->n_in; i++)
-        if (ds_plan__type(b, site->in[i].type)->varies) return true;
+        if (ds_plan__type(b, site->in[i].type)->varies || count_varies(b, &op->in[i])) return true;
     for (uint32_t i = 0; i < op->n_out; i++)
         if (ds_plan__type(b, site->out[i].type)->varies) return true;
     if (ds_attrs_mention(exprs, op->attrs, op->n_attrs, NULL)) return true;

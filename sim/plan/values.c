@@ -80,7 +80,7 @@ static ds_status level_range(const ds_env *env, const ds_use *use, const ds_valu
     at->hi = at->lo + 1;
     if (ds_use_is_range(use, level))
         DS_TRY(ds_expr_eval_int(env, use->index_hi[level], use->loc, &at->hi, err));
-    if (at->lo >= family->lo && at->hi <= family->lo + family->n && at->lo < at->hi) return DS_OK;
+    if (at->lo >= family->lo && at->hi <= family->lo + family->n && at->lo <= at->hi) return DS_OK;
     ds_buf text = {0};
     ds_buf_printf(&text, "%lld", (long long)at->lo);
     if (ds_use_is_range(use, level)) ds_buf_printf(&text, ":%lld", (long long)at->hi);

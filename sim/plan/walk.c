@@ -292,8 +292,11 @@ static ds_status loop(ds_builder *b, frame *f, const ds_op *op, const ds_index *
     uint32_t n_kept = op->n_out - op->n_args;
     ds_slot *carried = DS_NEW_N(&b->plan->arena, ds_slot, op->n_args + n_kept);
     ds_family **kept = DS_NEW_N(&b->plan->arena, ds_family *, n_kept);
-    for (uint32_t i = 0; i < n_kept; i++)
+    for (uint32_t i = 0; i < n_kept; i++) {
         DS_TRY(ds_plan__family(b, lo, hi > lo ? hi - lo : 0, op->loc, &kept[i], err));
+        /* The body may read what the turns before have kept. */
+        f->slots[op->out[op->n_args + i].i] = (ds_slot){.value = DS_NONE, .family = kept[i]};
+    }
     for (uint32_t i = 0; i < op->n_args; i++)
         DS_TRY(read_slot(b, f, &op->in[i], indices, &carried[i], err));
     uint32_t outer = f->scope;

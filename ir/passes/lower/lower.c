@@ -6,6 +6,7 @@
  * `loss = none`, and no microbatches, since @step is one microbatch. */
 #include "ir/passes/lower/internal.h"
 
+#include "ir/core/rec.h"
 #include "ir/passes/internal.h"
 #include "ir/strategy/scenario.h"
 
@@ -316,7 +317,7 @@ static ds_status find_model(const ds_binding *source, const ds_func **out, ds_er
         return ds_error_set(err, DS_ERR_UNSUPPORTED, (*out)->loc,
                             "@%s has %s: a model says nothing about places", (*out)->name,
                             ds_func_open(*out));
-    return DS_OK;
+    return ds_rec_refuse_own_reads(*out, "a model", err);
 }
 
 static ds_status lower(ds_lowering *l, ds_error *err) {

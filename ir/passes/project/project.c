@@ -1,6 +1,7 @@
 /* Ranks, their arguments and results, and the scenario that runs them. */
 #include "ir/passes/project/internal.h"
 
+#include "ir/core/rec.h"
 #include "ir/exec/exec.h"
 #include "ir/passes/passes.h"
 #include "ir/strategy/scenario.h"
@@ -519,6 +520,7 @@ static ds_status ranks_of(const ds_binding *source, ds_unit **out, ds_project_ou
         return ds_error_set(err, DS_ERR_TYPE, func->loc,
                             "@%s has %s; the entry of a run must have none", func->name,
                             ds_func_open(func));
+    DS_TRY(ds_rec_refuse_own_reads(func, "'project'", err));
     ds_status status = attempt(source, func, mesh, out, outputs, &outside, err);
     if (status != DS_OK && mesh && outside)
         status = attempt(source, func, false, out, outputs, &outside, err);

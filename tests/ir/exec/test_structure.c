@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define BOX                                                                                        \
@@ -56,6 +57,40 @@ Test(exec_structure, ranges_stack) {
                "%s = reshape(%w{1:3}) {shape = [2, 3]}\nreturn %s");
     exec_expect(exec_out(&c, "s"), exec_in(&c, "w{1}"), 3, "first row");
     exec_expect(exec_out(&c, "s") + 3, exec_in(&c, "w{2}"), 3, "second row");
+    exec_free(&c);
+}
+
+/* A carry that is a family: each turn writes one place of each of two caches, and a nested loop
+ * keeps what becomes the next turn's family. */
+Test(exec_structure, carried_families) {
+    exec_case c;
+    exec_lines(&c, "%x: f32[1], %c0{l: 0..2}: f32[3, 1]", "f32[1], {l: 0..2} f32[3, 1]",
+               "%y, %c = for t in 0..3 carry (%h = %x, %k = %c0) {\n"
+               "%o, %n = for l in 0..2 carry (%i = %h) {\n"
+               "%s = scale(%i) {factor = t + l + 1}\n%r = reshape(%s) {shape = [1, 1]}\n%p = "
+               "put(%k{l}, %r) {at = t}\n"
+               "yield %s keep %p\n}\nyield %o, %n\n}\nreturn %y, %c");
+    double h = exec_in(&c, "x")[0], want[2][3];
+    for (int t = 0; t < 3; t++)
+        for (int l = 0; l < 2; l++) want[l][t] = h *= t + l + 1;
+    exec_expect(exec_out(&c, "y"), &h, 1, "carried value");
+    exec_expect(exec_out(&c, "c{0}"), want[0], 3, "first cache");
+    exec_expect(exec_out(&c, "c{1}"), want[1], 3, "second cache");
+    exec_free(&c);
+}
+
+/* Turn t reads what the turns before have kept; nothing at first. */
+Test(exec_structure, a_loop_reads_the_family_that_it_keeps) {
+    exec_case c;
+    exec_lines(&c, "%x: f32[2]", "{t: 0..4} f32[2]",
+               "%k = for t in 0..4 {\n%s = reduce_sum(%k{0:t}) {dims = [0]}\n"
+               "%a = add(%s, %x)\nyield keep %a\n} : f32[2]\nreturn %k");
+    for (int t = 0; t < 4; t++) {
+        char name[8];
+        snprintf(name, sizeof name, "k{%d}", t);
+        double want[2] = {(1 << t) * exec_in(&c, "x")[0], (1 << t) * exec_in(&c, "x")[1]};
+        exec_expect(exec_out(&c, name), want, 2, name);
+    }
     exec_free(&c);
 }
 

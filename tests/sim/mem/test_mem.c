@@ -165,3 +165,52 @@ Test(mem, a_buffer_in_use_on_another_stream_is_not_taken) {
                             "return %c\n"),
                  5 * S);
 }
+
+/* ---- families over time ---- */
+
+/* A cache of 8 places, carried and written a slice a turn in place: inputs x and w, the cache, one
+ * slice and the sum of what is there. Twice as long a cache is twice as large. */
+Test(mem, put_writes_a_carried_cache_in_place) {
+    cr_expect_eq(peak("%c0 = zeros() : f32[8, 64, 64] on @m\n"
+                      "%y, %end = for t in 0..8 carry (%h = %x, %c = %c0) {\n"
+                      "%k = matmul(%h, %w)\n"
+                      "%r = reshape(%k) {shape = [1, 64, 64]}\n%c1 = put(%c, %r) {at = t}\n"
+                      "%past = slice(%c1) {hi = t + 1}\n%s = reduce_sum(%past) {dims = [0]}\n"
+                      "yield %s, %c1\n}\nreturn %y\n"),
+                 2 * S + 8 * S + 2 * S);
+}
+
+/* The cache of the turn before is read after the write: the write makes a new one. */
+Test(mem, put_copies_what_is_read_later) {
+    cr_expect_eq(peak("%c0 = zeros() : f32[8, 64, 64] on @m\n"
+                      "%y, %end = for t in 0..8 carry (%h = %x, %c = %c0) {\n"
+                      "%k = matmul(%h, %w)\n"
+                      "%r = reshape(%k) {shape = [1, 64, 64]}\n%c1 = put(%c, %r) {at = t}\n"
+                      "%s = reduce_sum(%c) {dims = [0]}\n"
+                      "yield %s, %c1\n}\nreturn %y\n"),
+                 2 * S + 2 * 8 * S + S);
+}
+
+/* A carry that is a family: three caches, each in place, whichever layer is at work. */
+Test(mem, a_carried_family_is_written_in_place) {
+    cr_expect_eq(peak("%c0 = for l in 0..3 {\n%z = zeros() : f32[8, 64, 64] on @m\n"
+                      "yield keep %z\n}\n"
+                      "%y, %end = for t in 0..8 carry (%h = %x, %c = %c0) {\n"
+                      "%o, %cs = for l in 0..3 carry (%i = %h) {\n"
+                      "%k = matmul(%i, %w)\n"
+                      "%r = reshape(%k) {shape = [1, 64, 64]}\n%c1 = put(%c{l}, %r) {at = t}\n"
+                      "%past = slice(%c1) {hi = t + 1}\n%s = reduce_sum(%past) {dims = [0]}\n"
+                      "yield %s keep %c1\n}\nyield %o, %cs\n}\nreturn %y\n"),
+                 2 * S + 3 * 8 * S + 2 * S);
+}
+
+/* A window of 3 over what the loop itself keeps: an element goes when its last reader has read it.
+ * At a sum there are the three elements that it reads, and the sum. */
+Test(mem, a_loop_frees_behind_the_window_that_it_reads) {
+    cr_expect_eq(peak("%y, %k = for t in 0..8 carry (%h = %x) {\n"
+                      "%p = matmul(%h, %w)\n"
+                      "%s = reduce_sum(%k{max(0, t - 3):t}) {dims = [0]}\n"
+                      "%o = add(%s, %p)\nyield %o keep %p\n"
+                      "} : f32[64, 64] on @m, f32[64, 64] on @m\nreturn %y\n"),
+                 2 * S + 3 * S + 2 * S);
+}

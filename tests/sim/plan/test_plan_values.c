@@ -192,3 +192,50 @@ Test(plan_values, an_index_outside_is_an_error) {
     cr_expect_eq(c.status, DS_ERR_VALUE);
     sim_free(&c);
 }
+
+/* The loop reads what it has kept, at turn t so many elements: 0 + 1 + 2 are read, 3 are written,
+ * and each sum waits for the turns before. */
+Test(plan_values, a_loop_reads_the_family_that_it_keeps) {
+    sim_case c;
+    run(&c, "func @f(%x: f32[16, 16] on @m) -> f32[16, 16] on @m {\n"
+            "  %k = for i in 0..n {\n"
+            "    %s = reduce_sum(%k{0:i}) {dims = [0]}\n"
+            "    %a = add(%s, %x) {cost = 2 us}\n    yield keep %a\n"
+            "  } : f32[16, 16] on @m\n"
+            "  return %k{n - 1}\n}\n");
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    const ds_plan *plan = c.result->plan;
+    int64_t read = 0, written = 0, start = -1;
+    for (uint32_t i = 0; i < plan->insts.n; i++) {
+        const ds_record *r = plan->records.at[plan->insts.at[i].record];
+        if (!r->op || r->op->code != DS_OP_REDUCE_SUM) continue;
+        read += r->variants[0].work.bytes_read;
+        written += r->variants[0].work.bytes_written;
+        int64_t at = c.result->run.start_ps[plan->insts.at[i].first_task];
+        cr_expect_gt(at, start);
+        start = at;
+    }
+    cr_expect_eq(read, (0 + 1 + 2) * S);
+    cr_expect_eq(written, 3 * S);
+    cr_expect_geq(start, 4 * US);
+    sim_free(&c);
+}
+
+/* Empty operands: attention to no key is no work; the result is written. */
+Test(plan_values, empty_ranges_cost_what_is_written) {
+    sim_case c;
+    run(&c, "func @f(%q: f32[2, 1, 4, 8] on @m, %k{t: 0..n}: f32[2, 4, 8] on @m)"
+            " -> {t: 0..n} f32[2, 1, 4, 8] on @m {\n"
+            "  %o = for t in 0..n {\n    %s = stack(%k{0:t}) {dim = 1}\n"
+            "    %a = attention(%q, %s, %s)\n    yield keep %a\n  }\n"
+            "  return %o\n}\n");
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    const ds_plan *plan = c.result->plan;
+    for (uint32_t i = 0, t = 0; i < plan->insts.n; i++) {
+        const ds_record *r = plan->records.at[plan->insts.at[i].record];
+        if (!r->op || r->op->code != DS_OP_ATTENTION) continue;
+        cr_expect_eq(r->variants[0].work.flop, 2 * 2 * 4 * (int64_t)t * (8 + 8));
+        t++;
+    }
+    sim_free(&c);
+}
