@@ -101,8 +101,7 @@ bool ds_temporal__boxes_equal(const ds_temporal__boxes *a, const ds_temporal__bo
     return contains(a, b, arena) && contains(b, a, arena);
 }
 
-/* Two boxes that differ in one dim, where one ends as the other begins, become one. */
-static bool join(ds_temporal__box *a, const ds_temporal__box *b) {
+bool ds_temporal__box_join(ds_temporal__box *a, const ds_temporal__box *b) {
     uint32_t other = DS_TEMPORAL_DIMS;
     for (uint32_t d = 0; d < DS_TEMPORAL_DIMS; d++) {
         if (a->lo[d] == b->lo[d] && a->hi[d] == b->hi[d]) continue;
@@ -124,7 +123,7 @@ void ds_temporal__boxes_join(ds_temporal__boxes *boxes) {
         again = false;
         for (uint32_t i = 0; i < boxes->n; i++)
             for (uint32_t j = i + 1; j < boxes->n;)
-                if (join(&boxes->at[i], &boxes->at[j])) {
+                if (ds_temporal__box_join(&boxes->at[i], &boxes->at[j])) {
                     boxes->at[j] = boxes->at[--boxes->n];
                     again = true;
                 } else {
@@ -190,7 +189,8 @@ static bool where_counted(const ds_temporal_expr *when, const ds_temporal__box *
         ds_temporal__box one = *box;
         for (uint32_t d = 0; d < DS_TEMPORAL_DIMS; d++)
             if (mentions >> d & 1) one.lo[d] = point[d], one.hi[d] = point[d] + 1;
-        if (found.n == 0 || point[last] == small.lo[last] || !join(&found.at[found.n - 1], &one))
+        if (found.n == 0 || point[last] == small.lo[last] ||
+            !ds_temporal__box_join(&found.at[found.n - 1], &one))
             DS_PUSH(arena, &found, one);
     } while (ds_temporal__box_next(&small, point));
     ds_temporal__boxes_join(&found);

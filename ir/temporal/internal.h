@@ -54,6 +54,8 @@ void ds_temporal__boxes_minus(const ds_temporal__box *a, const ds_temporal__boxe
                               ds_arena *arena, ds_temporal__boxes *out);
 bool ds_temporal__boxes_equal(const ds_temporal__boxes *a, const ds_temporal__boxes *b,
                               ds_arena *arena);
+/* a becomes both: boxes that differ in one dim at most, where one ends as the other begins. */
+bool ds_temporal__box_join(ds_temporal__box *a, const ds_temporal__box *b);
 /* Joins boxes that share a face. */
 void ds_temporal__boxes_join(ds_temporal__boxes *boxes);
 /* out += the points of the box where `when` holds (NULL: all). False if the set is no union of

@@ -66,14 +66,15 @@ static void cut_by_read(cutter *c, pieces *all, uint32_t statement, uint32_t rea
 static void pieces_of(cutter *c, uint32_t statement, const ds_temporal__boxes *need, pieces *out) {
     const ds_temporal_statement *s = &c->program->statements[statement];
     bool *active = DS_NEW_N(c->arena, bool, s->n_reads + 1);
-    for (uint32_t r = 0; r < s->n_reads; r++) active[r] = !s->reads[r].when;
+    for (uint32_t r = 0; r < s->n_reads; r++)
+        active[r] = !s->reads[r].when || s->reads[r].joined > 0;
     pieces all = {0};
     for (uint32_t i = 0; i < need->n; i++) {
         piece whole = {.node = statement, .box = need->at[i], .active = active};
         DS_PUSH(c->arena, &all, whole);
     }
     for (uint32_t r = 0; r < s->n_reads; r++)
-        if (s->reads[r].when) cut_by_read(c, &all, statement, r);
+        if (s->reads[r].when && !s->reads[r].joined) cut_by_read(c, &all, statement, r);
     for (uint32_t i = 0; i < all.n; i++) DS_PUSH(c->arena, out, all.at[i]);
     for (uint32_t i = 0; i < need->n && !s->kept && !c->program->unfreed; i++) {
         piece freed = {.node = c->program->n + statement, .box = need->at[i]};
@@ -124,6 +125,29 @@ static bool free_ranges(nodes *body, uint32_t depth, int64_t lo, int64_t hi) {
     return true;
 }
 
+static bool is_alike(const cutter *c, const piece *a, const piece *b) {
+    if (a->node != b->node || memcmp(a->place, b->place, sizeof a->place) != 0) return false;
+    if (a->node >= c->program->n) return true;
+    size_t n = c->program->statements[a->node].n_reads;
+    return memcmp(a->active, b->active, n * sizeof *a->active) == 0;
+}
+
+/* Pieces that other turns tell apart are one in these turns. */
+static void join_pieces(const cutter *c, pieces *now) {
+    for (bool again = true; again;) {
+        again = false;
+        for (uint32_t i = 0; i < now->n; i++)
+            for (uint32_t j = i + 1; j < now->n;)
+                if (is_alike(c, &now->at[i], &now->at[j]) &&
+                    ds_temporal__box_join(&now->at[i].box, &now->at[j].box)) {
+                    now->at[j] = now->at[--now->n];
+                    again = true;
+                } else {
+                    j++;
+                }
+    }
+}
+
 /* The turns lo <= v < hi, through all of which the same pieces run. */
 static void emit_part(cutter *c, const ds_temporal_nest *nest, const pieces *of, uint32_t depth,
                       const int64_t turns[2], nodes *out) {
@@ -138,9 +162,14 @@ static void emit_part(cutter *c, const ds_temporal_nest *nest, const pieces *of,
             p.place[nest->dim] = hi - lo == 1
                                      ? (ds_temporal_place){DS_TEMPORAL_NO_LOOP, lo + offset, 1}
                                      : (ds_temporal_place){depth, offset, 1};
+        if (p.place[nest->dim].count > 0) {
+            p.box.lo[nest->dim] = lo + offset;
+            p.box.hi[nest->dim] = hi + offset;
+        }
         DS_PUSH(c->arena, &now, p);
     }
     if (now.n == 0) return;
+    join_pieces(c, &now);
     if (hi - lo == 1) {
         emit(c, nest->body, nest->n_body, &now, depth, out);
         return;

@@ -114,6 +114,8 @@ typedef struct ds_temporal_read {
     uint32_t source;
     const ds_temporal_expr *when; /* NULL: always. Conditions of a `case` exclude each other */
     ds_temporal_index index[DS_TEMPORAL_DIMS]; /* of the source's dims */
+    int joined; /* not 0: no loop is cut where `when` begins or ends to hold; the read is then among
+                   the active reads of a run if this is 1 */
 } ds_temporal_read;
 
 typedef struct ds_temporal_statement {

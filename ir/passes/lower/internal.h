@@ -7,7 +7,7 @@
  *   lora.c   adapters beside products; frozen weights
  *   documents.c  documents of several lengths in a sequence
  *   rec.c    a rec becomes loops; rec_program.c: the rec as a temporal program; rec_store.c: what is
- *            stored for turns to come */
+ *            stored for turns to come; rec_join.c: what loops begin with */
 #ifndef DS_PASSES_LOWER_INTERNAL_H
 #define DS_PASSES_LOWER_INTERNAL_H
 

@@ -220,6 +220,9 @@ static bool is_slice(const ds_lower_rec *rec, const ds_op *op) {
 }
 
 static const ds_use *branch_of(const ds_lower_rec *rec, const ds_op *op) {
+    const ds_lower_join *join = &rec->joins[rec->running->statement];
+    if (join->joined && rec->running->place[join->dim].loop != DS_TEMPORAL_NO_LOOP)
+        return join->next; /* what the loop began with is carried as the value before */
     ds_env env = ds_binding_env(rec->l->source, NULL);
     ds_index at[DS_TEMPORAL_DIMS];
     /* Any point of the run takes the same branch: the run's reads say so, but a branch that reads
@@ -289,13 +292,15 @@ static ds_status store_results(ds_lower_rec *rec, const ds_temporal_node *node, 
     return DS_OK;
 }
 
-static ds_status run(ds_lower_rec *rec, const ds_temporal_node *node, ds_error *err) {
+/* Reads and copies at the point of a run: dims are replaced by what the loops around say. `use`: only
+ * this use is read, into *out. */
+static ds_status at_point(ds_lower_rec *rec, const ds_temporal_node *node, const ds_use *use,
+                          ds_use *out, ds_error *err) {
     ds_lowering *l = rec->l;
     ds_lower_frame *frame = rec->frame;
     const ds_op *op = rec->op_of[node->statement];
     const ds_lower_loop *loops = l->loops, *own = frame->loops;
     ds_lower_loop dims[DS_TEMPORAL_DIMS], turns[DS_TEMPORAL_DIMS];
-    ds_status status;
     for (uint32_t d = 0; d < rec->program.n_dims; d++) {
         if (!(rec->program.statements[node->statement].dims >> d & 1)) continue;
         dims[d] = turns[d] = dim_as_loop(rec, d, expr_of(rec, &node->place[d]));
@@ -307,16 +312,19 @@ static ds_status run(ds_lower_rec *rec, const ds_temporal_node *node, ds_error *
         l->loops = &turns[d];
     }
     rec->running = node;
-    if (op) {
-        status = run_op(rec, op, err);
-    } else {
-        uint32_t k = node->statement - (rec->program.n - rec->op->n_out);
-        status = ds_lower__use(l, frame, rec->yielded[node->statement],
-                               &rec->local[rec->op->out[k].i], err);
-    }
+    ds_status status = use ? ds_lower__use(l, frame, use, out, err) : run_op(rec, op, err);
     l->loops = loops;
     frame->loops = own;
-    if (status != DS_OK) return status;
+    return status;
+}
+
+static ds_status run(ds_lower_rec *rec, const ds_temporal_node *node, ds_error *err) {
+    uint32_t first = rec->program.n - rec->op->n_out;
+    if (rec->op_of[node->statement])
+        DS_TRY(at_point(rec, node, NULL, NULL, err));
+    else
+        DS_TRY(at_point(rec, node, rec->yielded[node->statement],
+                        &rec->local[rec->op->out[node->statement - first].i], err));
     ds_lower_here *here = &rec->here[node->statement];
     *here = (ds_lower_here){.valid = true, .depth = rec->depth};
     memcpy(here->place, node->place, sizeof here->place);
@@ -351,12 +359,54 @@ static const char *loop_name(const ds_lower_rec *rec, uint32_t dim) {
 static ds_status write_nodes(ds_lower_rec *rec, const ds_temporal_node *nodes, uint32_t n,
                              ds_error *err);
 
+/* What carried values are before the loop's first turn, where a case says so. */
+static ds_status write_inits(ds_lower_rec *rec, const ds_temporal_node *loop, ds_error *err) {
+    for (uint32_t i = 0; i < loop->n_body; i++) {
+        bool starts;
+        const ds_temporal_node *node = &loop->body[i];
+        if (node->kind != DS_TEMPORAL_RUN ||
+            !ds_lower__rec_in_join(rec, node, loop, rec->depth, &starts) || !starts)
+            continue;
+        const ds_lower_join *join = &rec->joins[node->statement];
+        ds_lower_store *store = &rec->stores[join->next->value.i];
+        ds_temporal_node first = ds_lower__rec_first(rec, node);
+        DS_TRY(at_point(rec, &first, join->init, &store->now, err));
+        DS_TRY(ds_lower__cast(rec->l, &store->now, store->point->dtype, err));
+        store->open = true;
+    }
+    return DS_OK;
+}
+
+/* The yield: carried stores, then the results that the loop keeps. */
+static ds_status end_loop(ds_lower_rec *rec, const ds_temporal_node *node, const ds_op *loop,
+                          ds_lower_store *const *carried, uint32_t n, ds_error *err) {
+    ds_builder *b = &rec->l->b;
+    ds_use *next = DS_NEW_N(arena_of(rec), ds_use, n + 1);
+    for (uint32_t i = 0; i < n; i++) next[i] = carried[i]->now;
+    uint32_t n_kept = 0, n_out = rec->op->n_out;
+    ds_use *kept = DS_NEW_N(arena_of(rec), ds_use, n_out + 1);
+    const char **names = DS_NEW_N(arena_of(rec), const char *, n + n_out + 1);
+    for (uint32_t k = 0; k < n_out; k++) {
+        if (rec->kept_by[k] != node) continue;
+        names[n + n_kept] =
+            ds_clone_text(&rec->l->c, ds_value_at(rec->frame->func, rec->op->out[k])->name);
+        kept[n_kept++] = rec->local[rec->op->out[k].i];
+    }
+    DS_TRY(ds_build_yield(b, next, n, kept, n_kept, names, err));
+    for (uint32_t i = 0; i < n; i++) carried[i]->now = ds_use_of(loop->out[i]);
+    for (uint32_t k = 0; k < n_out; k++)
+        if (rec->kept_by[k] == node)
+            rec->frame->values[rec->op->out[k].i].use = ds_use_of(loop->out[n++]);
+    return DS_OK;
+}
+
 static ds_status write_loop(ds_lower_rec *rec, const ds_temporal_node *node, ds_error *err) {
     ds_builder *b = &rec->l->b;
     uint32_t n_values = rec->frame->func->values.n, n = 0;
     bool *written = DS_NEW_N(arena_of(rec), bool, n_values + 1);
     ds_lower_store **carried = DS_NEW_N(arena_of(rec), ds_lower_store *, n_values + 1);
     mark_written(rec, node->body, node->n_body, written);
+    DS_TRY(write_inits(rec, node, err));
     for (uint32_t i = 0; i < n_values; i++) {
         ds_lower_store *store = &rec->stores[i];
         if (written[i] && store->wanted && !store->open)
@@ -382,11 +432,7 @@ static ds_status write_loop(ds_lower_rec *rec, const ds_temporal_node *node, ds_
     rec->depth--;
     for (uint32_t s = 0; s < rec->program.n; s++)
         if (rec->here[s].depth > rec->depth) rec->here[s].valid = false;
-    ds_use *next = DS_NEW_N(arena_of(rec), ds_use, n + 1);
-    for (uint32_t i = 0; i < n; i++) next[i] = carried[i]->now;
-    DS_TRY(ds_build_yield(b, next, n, NULL, 0, NULL, err));
-    for (uint32_t i = 0; i < n; i++) carried[i]->now = ds_use_of(loop->out[i]);
-    return DS_OK;
+    return end_loop(rec, node, loop, carried, n, err);
 }
 
 static ds_status write_nodes(ds_lower_rec *rec, const ds_temporal_node *nodes, uint32_t n,
@@ -427,6 +473,7 @@ static ds_status write_results(ds_lower_rec *rec, ds_error *err) {
     for (uint32_t k = 0; k < rec->op->n_out; k++) {
         ds_value value = rec->op->out[k];
         ds_expr index[DS_TEMPORAL_DIMS] = {0};
+        if (rec->kept_by[k]) continue;
         DS_TRY(write_family(rec, &rec->stores[value.i],
                             ds_clone_text(&rec->l->c, ds_value_at(rec->frame->func, value)->name),
                             0, index, &rec->frame->values[value.i].use, err));
@@ -480,9 +527,14 @@ static ds_status write_rec(ds_lower_rec *rec, ds_error *err) {
     uint32_t n_values = rec->frame->func->values.n;
     DS_TRY(ds_lower__rec_program(rec, err));
     rec->program.unfreed = true; /* a value ends with its last reader; a ring, by its slots */
+    rec->joins = DS_NEW_N(arena_of(rec), ds_lower_join, rec->program.n + 1);
     DS_TRY(ds_temporal_schedule_make(&rec->program, arena_of(rec), &rec->schedule, err));
     note_order(rec);
     DS_TRY(ds_lower__rec_stores(rec, err));
+    if (ds_lower__rec_joins(rec)) {
+        DS_TRY(ds_temporal_schedule_make(&rec->program, arena_of(rec), &rec->schedule, err));
+        DS_TRY(ds_lower__rec_stores(rec, err));
+    }
     DS_TRY(write_weights(rec, err));
     for (uint32_t i = 0; i < n_values; i++)
         if (rec->stores[i].wanted && !rec->stores[i].one)

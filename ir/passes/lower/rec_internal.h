@@ -25,6 +25,16 @@ typedef struct ds_lower_store {
     ds_use now;           /* what is stored where ops are being written */
 } ds_lower_store;
 
+/* `%x = case t == 0: %a, else: %u{t - 1}`, where loops carry %u alone: %a is what the loop over t
+ * begins with, and the case needs no turn of its own. */
+typedef struct ds_lower_join {
+    bool joined;
+    uint32_t dim;
+    int64_t first;      /* the dim's first point in the loop's direction */
+    const ds_use *init; /* %a */
+    const ds_use *next; /* %u{t - 1} */
+} ds_lower_join;
+
 /* The value of a statement where it was last written: for readers at the same point. */
 typedef struct ds_lower_here {
     bool valid;
@@ -46,7 +56,9 @@ typedef struct ds_lower_rec {
     ds_lower_store *stores;       /* by value of the function: of equations, of the rec's results */
     ds_map stored;                /* ds_temporal_read * → 1: some run reads the store */
     ds_lower_here *here;          /* [program.n] */
-    ds_use *local;                /* by value of the function: in the copy, where here is valid */
+    ds_lower_join *joins;         /* [program.n] */
+    const ds_temporal_node **kept_by; /* [results]: the loop that keeps the result; NULL: a store */
+    ds_use *local; /* by value of the function: in the copy, where here is valid */
     const ds_temporal_node *running;      /* the run whose operands are being read */
     ds_expr variable[DS_LOWER_REC_DEPTH]; /* of open loops */
     const char *names[DS_LOWER_REC_DEPTH];
@@ -57,6 +69,23 @@ typedef struct ds_lower_rec {
 
 /* rec_program.c: statements and reads of the rec. Errors: DS_ERR_UNSUPPORTED. */
 ds_status ds_lower__rec_program(ds_lower_rec *rec, ds_error *err);
+
+/* The loops around a statement in the nest, from the outermost, and its place in the nest's text. */
+typedef struct ds_lower_path {
+    const ds_temporal_nest *loops[DS_TEMPORAL_DIMS];
+    uint32_t n, at;
+} ds_lower_path;
+/* [program.n]; without a nest, without loops. */
+ds_lower_path *ds_lower__rec_paths(const ds_lower_rec *rec);
+
+/* rec_join.c: cases that are what a loop begins with. True: there are some, and the schedule is to be
+ * made again. */
+bool ds_lower__rec_joins(ds_lower_rec *rec);
+/* Is the run of a case in a loop that begins with the case's first branch (`starts`), or goes on? */
+bool ds_lower__rec_in_join(const ds_lower_rec *rec, const ds_temporal_node *run,
+                           const ds_temporal_node *loop, uint32_t depth, bool *starts);
+/* The run at the first point of its join. */
+ds_temporal_node ds_lower__rec_first(const ds_lower_rec *rec, const ds_temporal_node *run);
 
 /* rec_store.c: which values are stored, and how. Errors: DS_ERR_UNSUPPORTED. */
 ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err);

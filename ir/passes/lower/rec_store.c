@@ -58,6 +58,13 @@ static void want(ds_lower_rec *rec, const ds_temporal_node *run, const ds_use *u
 }
 
 static void want_op(ds_lower_rec *rec, const ds_temporal_node *run, const ds_op *op) {
+    const ds_lower_join *join = &rec->joins[run->statement];
+    if (join->joined) {
+        const ds_temporal_place *at = &run->place[join->dim];
+        bool first = at->loop == DS_TEMPORAL_NO_LOOP && at->offset == join->first;
+        want(rec, run, first ? join->init : join->next);
+        return;
+    }
     for (uint32_t i = 0; i < op->n_in; i++) {
         uint64_t *found = ds_map_find(&rec->read_of, DS_KEY(&op->in[i]));
         const ds_temporal_statement *s = &rec->program.statements[run->statement];
@@ -67,10 +74,24 @@ static void want_op(ds_lower_rec *rec, const ds_temporal_node *run, const ds_op 
     for (uint32_t i = 0; op->body && i < op->body->n_ops; i++) want_op(rec, run, op->body->ops[i]);
 }
 
+/* What the loop begins with is read before the loop. */
+static void want_inits(ds_lower_rec *rec, const ds_temporal_node *loop, uint32_t depth) {
+    for (uint32_t i = 0; i < loop->n_body; i++) {
+        bool starts;
+        const ds_temporal_node *run = &loop->body[i];
+        if (run->kind != DS_TEMPORAL_RUN ||
+            !ds_lower__rec_in_join(rec, run, loop, depth, &starts) || !starts)
+            continue;
+        ds_temporal_node first = ds_lower__rec_first(rec, run);
+        want(rec, &first, rec->joins[run->statement].init);
+    }
+}
+
 static void walk(ds_lower_rec *rec, const ds_temporal_node *nodes, uint32_t n, uint32_t depth) {
     for (uint32_t i = 0; i < n; i++) {
         const ds_temporal_node *node = &nodes[i];
         if (node->kind == DS_TEMPORAL_LOOP) {
+            want_inits(rec, node, depth);
             walk(rec, node->body, node->n_body, depth + 1);
             for (uint32_t s = 0; s < rec->program.n; s++)
                 if (rec->here[s].depth > depth) rec->here[s].valid = false;
@@ -90,11 +111,7 @@ static void walk(ds_lower_rec *rec, const ds_temporal_node *nodes, uint32_t n, u
 
 /* ---- slots ---- */
 
-/* The loops around a statement in the nest, from the outermost, and its place in the nest's text. */
-typedef struct path {
-    const ds_temporal_nest *loops[DS_TEMPORAL_DIMS];
-    uint32_t n, at;
-} path;
+typedef ds_lower_path path;
 
 static void find_paths(const ds_temporal_nest *nest, uint32_t n, const path *around, path *paths,
                        uint32_t *at) {
@@ -108,6 +125,13 @@ static void find_paths(const ds_temporal_nest *nest, uint32_t n, const path *aro
             paths[nest[i].statement] = inner;
         }
     }
+}
+
+ds_lower_path *ds_lower__rec_paths(const ds_lower_rec *rec) {
+    path *paths = DS_NEW_N(&rec->l->c.unit->arena, path, rec->program.n + 1);
+    uint32_t at = 0;
+    find_paths(rec->schedule.nest, rec->schedule.n_nest, &(path){0}, paths, &at);
+    return paths;
 }
 
 /* A stored value's reads and where all statements stand. */
@@ -270,17 +294,45 @@ static ds_status plan_store(ds_lower_rec *rec, uint32_t statement, ds_value valu
     return order_dims(rec, store, statement, range, info->loc, err);
 }
 
+static uint32_t runs_of(const ds_temporal_node *nodes, uint32_t n, uint32_t statement) {
+    uint32_t runs = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (nodes[i].kind == DS_TEMPORAL_LOOP)
+            runs += runs_of(nodes[i].body, nodes[i].n_body, statement);
+        runs += nodes[i].kind == DS_TEMPORAL_RUN && nodes[i].statement == statement;
+    }
+    return runs;
+}
+
+/* The one loop that makes a result of one dim from first to last; NULL: there is none. */
+static const ds_temporal_node *loop_of_result(const ds_lower_rec *rec, uint32_t statement) {
+    for (uint32_t i = 0; i < rec->schedule.n_nodes; i++) {
+        const ds_temporal_node *loop = &rec->schedule.nodes[i];
+        if (loop->kind != DS_TEMPORAL_LOOP || loop->reverse ||
+            rec->program.statements[statement].dims != 1u << loop->dim ||
+            loop->lo != rec->program.dims[loop->dim].lo ||
+            loop->hi != rec->program.dims[loop->dim].hi)
+            continue;
+        for (uint32_t k = 0; k < loop->n_body; k++)
+            if (loop->body[k].kind == DS_TEMPORAL_RUN && loop->body[k].statement == statement &&
+                loop->body[k].place[loop->dim].loop == 0 &&
+                loop->body[k].place[loop->dim].offset == 0 &&
+                runs_of(rec->schedule.nodes, rec->schedule.n_nodes, statement) == 1)
+                return loop;
+    }
+    return NULL;
+}
+
 ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err) {
     ds_arena *arena = &rec->l->c.unit->arena;
     uint32_t n_values = rec->frame->func->values.n;
     rec->stores = DS_NEW_N(arena, ds_lower_store, n_values + 1);
+    ds_map_clear(&rec->stored);
     rec->here = DS_NEW_N(arena, ds_lower_here, rec->program.n + 1);
     rec->local = DS_NEW_N(arena, ds_use, n_values + 1);
     walk(rec, rec->schedule.nodes, rec->schedule.n_nodes, 0);
     for (uint32_t s = 0; s < rec->program.n; s++) rec->here[s].valid = false;
-    path *paths = DS_NEW_N(arena, path, rec->program.n + 1);
-    uint32_t at = 0;
-    find_paths(rec->schedule.nest, rec->schedule.n_nest, &(path){0}, paths, &at);
+    const path *paths = ds_lower__rec_paths(rec);
     for (uint32_t i = 0; i < n_values; i++) {
         ds_lower_store *store = &rec->stores[i];
         slots s = {.rec = rec, .source = rec->statement_of[i], .paths = paths};
@@ -291,8 +343,11 @@ ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err) {
     }
     /* What is yielded is kept to the end. */
     uint32_t first = rec->program.n - rec->op->n_out;
+    rec->kept_by = DS_NEW_N(arena, const ds_temporal_node *, rec->op->n_out + 1);
     for (uint32_t k = 0; k < rec->op->n_out; k++) {
         ds_lower_store *store = &rec->stores[rec->op->out[k].i];
+        rec->kept_by[k] = loop_of_result(rec, first + k);
+        if (rec->kept_by[k]) continue;
         store->wanted = true;
         DS_TRY(plan_store(rec, first + k, rec->op->out[k], store, err));
     }
