@@ -4,6 +4,7 @@
 
 #include "ir/strategy/scenario.h"
 
+#include <math.h>
 #include <string.h>
 
 static const ds_preset presets[] = {
@@ -76,6 +77,23 @@ void ds_presets_fill(const ds_binding *binding, const char *section, void *recor
         }
 }
 
+int64_t ds_preset_bucket_bytes(const ds_binding *binding, const ds_train *train,
+                               const ds_strategy *s) {
+    const char *framework = NULL;
+    if (ds_scenario_find(binding->unit, "strategy", "bucket_size") ||
+        ds_scenario_text(binding, "", "framework", &framework, NULL) != DS_OK || !framework)
+        return 0;
+    bool megatron = strcmp(framework, "megatron") == 0,
+         deepspeed = strcmp(framework, "deepspeed") == 0;
+    bool several = s->dp > 1 || s->cp > 1, late = s->late_reduce && s->zero <= 1;
+    if (!(megatron || deepspeed) || !several || late) return 0;
+    ds_dtype dtype = train->grad_dtype == DS_DTYPE_COUNT ? train->dtype : train->grad_dtype;
+    double replicas = (double)s->dp * (double)s->cp,
+           elements = deepspeed ? 5e8 : fmax(40e6, 1e6 * replicas);
+    int64_t bytes = dtype == DS_DTYPE_COUNT ? 4 : ds_dtype_bits(dtype) / 8;
+    return (int64_t)fmin(elements, 1e15) * bytes;
+}
+
 bool ds_preset_print(const ds_binding *binding, const ds_train *train, const ds_strategy *strategy,
                      ds_buf *out) {
     bool any = false;
@@ -86,5 +104,7 @@ bool ds_preset_print(const ds_binding *binding, const ds_train *train, const ds_
         ds_buf_printf(out, "%s%s = %s", any ? ", " : "", p->key, p->value);
         any = true;
     }
-    return any;
+    int64_t bucket = train && strategy ? ds_preset_bucket_bytes(binding, train, strategy) : 0;
+    if (bucket) ds_buf_printf(out, "%sbucket_size = %g MB", any ? ", " : "", (double)bucket * 1e-6);
+    return any || bucket;
 }

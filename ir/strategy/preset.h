@@ -38,6 +38,12 @@ bool ds_preset_holds(const ds_preset *preset, const ds_train *train, const ds_st
 const ds_preset *ds_preset_of(const ds_binding *binding, const char *section, const char *key);
 /* Fills what the scenario does not say of a section, in the section's record. */
 void ds_presets_fill(const ds_binding *binding, const char *section, void *record);
+/* Bytes of the framework's buckets of gradients, which depend on dp, if the scenario does not state
+ * bucket_size; 0: none, or gradients are reduced when the backward pass has ended. Megatron-LM:
+ * max(40e6, 1e6 · dp · cp) parameters (megatron/core/distributed/distributed_data_parallel.py);
+ * DeepSpeed: 5e8 elements (deepspeed/runtime/zero/config.py, reduce_bucket_size). */
+int64_t ds_preset_bucket_bytes(const ds_binding *binding, const ds_train *train,
+                               const ds_strategy *strategy);
 /* Appends "late_reduce = true, …": what the framework has set; false: nothing. */
 bool ds_preset_print(const ds_binding *binding, const ds_train *train, const ds_strategy *strategy,
                      ds_buf *out);

@@ -662,11 +662,21 @@ ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strate
                   err);
 }
 
+static ds_status set_bucket(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+    ds_train train;
+    if (!ds_scenario_trains(binding->unit)) return DS_OK;
+    DS_TRY(ds_train_read(binding, &train, err));
+    int64_t bytes = ds_preset_bucket_bytes(binding, &train, out);
+    if (bytes) out->bucket_bytes = bytes;
+    return DS_OK;
+}
+
 ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error *err) {
     *out = (ds_strategy){.recompute = DS_RECOMPUTE_NONE};
     DS_TRY(ds_knobs_read(binding, "strategy", out, err));
     ds_presets_fill(binding, "strategy", out);
     DS_TRY(check_degrees(binding, out, err));
+    DS_TRY(set_bucket(binding, out, err));
     bool stays = out->pp > 1 && !(out->offload & (DS_OFFLOAD_ACTIVATIONS | DS_OFFLOAD_WEIGHTS));
     if (out->reshard_after == DS_RESHARD_DEFAULT)
         out->reshard_after = stays ? DS_RESHARD_NEVER : DS_RESHARD_LAYERS;

@@ -34,7 +34,7 @@ Test(preset, what_each_framework_sets) {
     expect("none", "", "dp = 2", "");
     expect("deepspeed", "", "dp = 2, zero = 1", "kernels = eager, late_reduce = true");
     expect("deepspeed", "", "cp = 2", "kernels = eager, late_reduce = true");
-    expect("deepspeed", "", "dp = 2, zero = 2", "kernels = eager");
+    expect("deepspeed", "", "dp = 2, zero = 2", "kernels = eager, bucket_size = 2000 MB");
     expect("megatron", ", dtype = bf16", "dp = 2, tp = 2, pp = 2, microbatches = 2",
            "clip_norm = 1.0, grad_dtype = f32, late_reduce = true, scatter_gather = true, "
            "masks = kept, kernels = fused");
@@ -42,7 +42,8 @@ Test(preset, what_each_framework_sets) {
            "clip_norm = 1.0, late_reduce = true, zero_cp = true, masks = kept, kernels = fused");
     expect("megatron", "", "cp = 2",
            "clip_norm = 1.0, late_reduce = true, masks = kept, kernels = fused");
-    expect("deepspeed", "", "cp = 2, zero = 2", "kernels = eager, zero_cp = true");
+    expect("deepspeed", "", "cp = 2, zero = 2",
+           "kernels = eager, zero_cp = true, bucket_size = 2000 MB");
     expect("fsdp", "", "cp = 2",
            "zero = 3, zero_cp = true, reshard_after_forward = root, prefetch = 1, bucket_size = "
            "1 TB, masks = kept, kernels = "
@@ -75,9 +76,35 @@ Test(preset, what_each_framework_sets) {
 
 Test(preset, what_is_stated_stays) {
     expect("megatron", ", clip_norm = 0, dtype = bf16, grad_dtype = bf16",
-           "dp = 2, late_reduce = false", "masks = kept, kernels = fused");
+           "dp = 2, late_reduce = false", "masks = kept, kernels = fused, bucket_size = 80 MB");
+    expect("megatron", ", clip_norm = 0", "dp = 2, late_reduce = false, bucket_size = 1 MB",
+           "masks = kept, kernels = fused");
     expect("fsdp", "", "dp = 4, zero = 2",
            "prefetch = 1, bucket_size = 1 TB, masks = kept, kernels = eager");
+}
+
+/* Megatron-LM: max(40e6, 1e6 · dp · cp) parameters, in the dtype of gradients. */
+Test(preset, buckets_grow_with_the_replicas) {
+    static const char text[] =
+        "dir 1\nimport \"models/gpt.dir\" as model with layers = 2, hidden = 16, heads = 4,"
+        " seq = 8, vocab = 32, batch = 8\n"
+        "topology @box {\n  device gpu[8] : \"A100-SXM4-80GB\"\n  switch s\n"
+        "  link gpu[i] -- s : 300 GB/s, 1 us for i in 0..8\n}\n"
+        "scenario {\n  model = @model.gpt\n  on = @box\n  framework = megatron\n"
+        "  train { loss = none, optimizer = adam, dtype = bf16 }\n"
+        "  strategy { dp = 8, late_reduce = false }\n}\n";
+    step_case c;
+    step_make(&c, text, NULL, DS_PASS_SHARD);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    ds_strategy s = c.step->strategy;
+    cr_expect_eq(s.bucket_bytes, 160000000, "40e6 gradients of f32");
+    s.dp = 64;
+    cr_expect_eq(ds_preset_bucket_bytes(&c.binding, &c.step->train, &s), 4 * 64000000LL);
+    s.cp = 2;
+    cr_expect_eq(ds_preset_bucket_bytes(&c.binding, &c.step->train, &s), 4 * 128000000LL);
+    s.late_reduce = true;
+    cr_expect_eq(ds_preset_bucket_bytes(&c.binding, &c.step->train, &s), 0);
+    step_free(&c);
 }
 
 static bool has(const ds_block *block, ds_opcode code) {
