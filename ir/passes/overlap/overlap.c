@@ -68,10 +68,9 @@ typedef struct overlap {
     ds_use ready;   /* the microbatch before has ended; value UINT32_MAX: none before */
     ends end;       /* of the last unit so far */
     uint32_t k;     /* prefetch */
-    bool stays;     /* weights stay gathered until the backward pass */
-    bool root;      /* of these, weights outside of loops alone do */
-    chain *chains;  /* by stage; NULL: one for all that the function holds back */
-    uint32_t stage; /* the current stage */
+    bool stays, root; /* weights stay gathered until the backward pass; those outside of loops do */
+    chain *chains;    /* by stage; NULL: one for all that the function holds back */
+    uint32_t stage;   /* the current stage */
 } overlap;
 
 static bool is_none(const ds_use *use) {
@@ -623,8 +622,8 @@ static void hold_whole(overlap *o, ds_block *block, queue *q) {
         ds_op *op = block->ops[i];
         if (o->stays && calls_fetches(o, op)) hold_call(o, block, &i, q);
         if (gathers_weights(o, op)) i += hold(o, block, i, &o->ready, 1);
+        if (op->code == DS_OP_FOR && !o->stays) return;
         if (op->code != DS_OP_FOR) continue;
-        if (!o->stays) return;
         if (op->n_args) set_end(o, op->out, op->n_args);
         hold_whole(o, op->body, q);
     }
