@@ -391,11 +391,6 @@ static ds_status divides(const ds_infer *ctx, const ds_type *type, uint32_t d, c
     return DS_OK;
 }
 
-/* A dim that depends on an index may be empty at some turn, as a range of a family is. */
-static bool varies(const ds_infer *ctx, ds_expr size) {
-    return ds_expr_at(&ctx->unit->exprs, size)->varies;
-}
-
 ds_status ds_op_check_type(const ds_infer *ctx, const ds_type *type, const char *what, ds_loc loc,
                            ds_error *err) {
     DS_TRY(axis_once(ctx, type, what, loc, err));
@@ -403,7 +398,7 @@ ds_status ds_op_check_type(const ds_infer *ctx, const ds_type *type, const char 
     for (uint32_t d = 0; d < type->rank; d++) {
         int64_t size;
         DS_TRY(ds_expr_eval_int(ctx->env, type->dims[d].size, loc, &size, err));
-        if (size < (ctx->may_be_empty || varies(ctx, type->dims[d].size) ? 0 : 1))
+        if (size < (ctx->may_be_empty ? 0 : 1))
             return ds_error_set(err, DS_ERR_SHAPE, loc, "%s is %s: dim %u has size %s", what,
                                 ds_ops__type_text(ctx, type), d,
                                 ds_ops__expr_text(ctx, type->dims[d].size));

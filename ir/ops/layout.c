@@ -126,8 +126,7 @@ ds_status ds_ops__slice_sizes(ds_match *m, ds_error *err) {
         all &= known;
     }
     ds_expr size = ds_expr_fold(exprs, DS_EXPR_SUB, bound[1], bound[0]);
-    bool may_be_empty = ctx->may_be_empty || ds_expr_at(exprs, size)->varies;
-    if (all && (value[0] < 0 || value[0] >= value[1] + may_be_empty || value[1] > value[2]))
+    if (all && (value[0] < 0 || value[0] > value[1] || value[1] > value[2]))
         return ds_error_set(err, DS_ERR_VALUE, ctx->op->loc,
                             "slice: %lld to %lld is no part of dim %u, which has size %lld",
                             (long long)value[0], (long long)value[1], d, (long long)value[2]);

@@ -94,7 +94,7 @@ typedef struct ds_infer {
      * collective over such an axis takes and gives local values. */
     const char *const *manual_axes;
     uint32_t n_manual;
-    bool may_be_empty; /* dims of size 0 are fine, as ranges of a rec are */
+    bool may_be_empty; /* dims of size 0 are fine: of an empty range or slice */
 } ds_infer;
 
 /* What hooks work on; see ir/ops/internal.h. */

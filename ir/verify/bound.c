@@ -104,7 +104,7 @@ static ds_infer infer_context(ds_bound_walk *w, const ds_op *op) {
                       .context = w,
                       .manual_axes = w->manual,
                       .n_manual = w->n_manual,
-                      .may_be_empty = w->in_rec};
+                      .may_be_empty = w->may_be_empty};
 }
 
 /* Was this report made before, for another value of the same type? A signature often writes one
@@ -415,7 +415,9 @@ static void walk_op(ds_bound_walk *w, const ds_op *op) {
         ds_bound__case_op(w, op);
         break;
     case DS_OP_WEIGHT:
+        w->may_be_empty = false;
         ds_bound__check_results(w, op, NULL);
+        w->may_be_empty = true;
         break;
     case DS_OP_RETURN:
         return_op(w, op);
@@ -467,7 +469,9 @@ static void check_instance(ds_bound_walk *w, const ds_bound_instance *at) {
     }
     if (w->ck->diags->n_errors > errors) return; /* the body would repeat the errors */
     w->wrong = ds_xcalloc(func->values.n + 1, 1);
+    w->may_be_empty = true;
     ds_bound__walk_block(w, &func->body);
+    w->may_be_empty = false;
     free(w->wrong);
 }
 

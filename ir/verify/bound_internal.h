@@ -23,7 +23,7 @@ typedef struct ds_bound_walk {
     uint64_t turns; /* product of the turns of the loops around */
     const char **manual;
     uint32_t n_manual;
-    bool in_rec; /* dims of size 0 are fine: an empty range */
+    bool may_be_empty; /* dims of size 0 are fine: in a body, but for weights */
     DS_VEC(const ds_op *) open_loops;
     uint8_t *wrong; /* per value of the function: reported, so that its readers are silent */
 } ds_bound_walk;

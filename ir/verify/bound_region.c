@@ -206,7 +206,7 @@ static void at_points(ds_bound_walk *w, const ds_op *op, uint32_t i) {
 #define MAX_REC_READS (INT64_C(1) << 19)
 
 void ds_bound__rec_region(ds_bound_walk *w, const ds_op *rec) {
-    bool complete, before = w->in_rec;
+    bool complete;
     ds_error err = {0};
     uint32_t errors = w->ck->diags->n_errors;
     for (uint32_t d = 0; d < rec->n_dims; d++) {
@@ -216,9 +216,7 @@ void ds_bound__rec_region(ds_bound_walk *w, const ds_op *rec) {
     if (w->ck->diags->n_errors == errors &&
         ds_rec_check(w->at->func, rec, &w->env, MAX_REC_READS, &complete, &err) != DS_OK)
         ds_verify__pass_on(w->ck, &err);
-    w->in_rec = true;
     for (uint32_t i = 0; i < rec->body->n_ops && w->ck->diags->n_errors == errors; i++)
         if (rec->body->ops[i]->n_out) at_points(w, rec->body->ops[i], 0);
-    w->in_rec = before;
     if (w->ck->diags->n_errors > errors) ds_bound__set_wrong(w, rec->out, rec->n_out);
 }

@@ -259,7 +259,8 @@ Test(ops_shapes, layout) {
     BAD("%x: f32[4, 12]", "%a, %b, %c = split(%x)", SHAPE, "do not make up dim 0 of 4");
     OK("%x: f32[4, 12]", "%y = slice(%x) {dim = 1, lo = 3, hi = 7}", "f32[4, 4]");
     BAD("%x: f32[4, 12]", "%y = slice(%x) {dim = 1, lo = 3, hi = 13}", VALUE, "3 to 13");
-    BAD("%x: f32[4, 12]", "%y = slice(%x) {dim = 1, lo = 3, hi = 3}", VALUE, "3 to 3");
+    BAD("%x: f32[4, 12]", "%y = slice(%x) {dim = 1, lo = 4, hi = 3}", VALUE, "4 to 3");
+    BAD("%x: f32[4, 12]", "%y = slice(%x) {dim = 1, lo = 3, hi = 3}", SHAPE, "dim 1 has size 0");
     OK("%x: f32[4, 12]", "%y = pad(%x) {dim = 0, lo = 1, hi = 2}", "f32[7, 12]");
     BAD("%x: f32[4, 12]", "%y = pad(%x) {lo = -1}", VALUE, "'lo' is -1");
 }
