@@ -34,19 +34,25 @@ static void emit(cutter *c, const ds_temporal_nest *nest, uint32_t n, const piec
 
 /* ---- pieces ---- */
 
-/* Cuts pieces by where one more read holds. */
-static void cut_by_read(cutter *c, pieces *all, uint32_t statement, uint32_t read) {
+/* A flag for each read, then one for each cut. */
+static uint32_t n_flags(const ds_temporal_statement *s) {
+    return s->n_reads + s->n_cuts;
+}
+
+/* Cuts pieces by where one more condition holds, that of the flag. */
+static void cut_by(cutter *c, pieces *all, uint32_t statement, uint32_t flag) {
     const ds_temporal_statement *s = &c->program->statements[statement];
     ds_temporal__box domain = ds_temporal__domain(c->program, s->dims);
     ds_temporal__boxes where = {0};
-    ds_temporal__where(s->reads[read].when, &domain, c->arena, &where);
+    ds_temporal__where(flag < s->n_reads ? s->reads[flag].when : s->cuts[flag - s->n_reads],
+                       &domain, c->arena, &where);
     pieces next = {0};
     for (uint32_t i = 0; i < all->n; i++) {
         ds_temporal__boxes rest = {0};
         piece part = all->at[i];
-        bool *active = DS_NEW_N(c->arena, bool, s->n_reads + 1);
-        memcpy(active, all->at[i].active, s->n_reads * sizeof *active);
-        active[read] = true;
+        bool *active = DS_NEW_N(c->arena, bool, n_flags(s) + 1);
+        memcpy(active, all->at[i].active, n_flags(s) * sizeof *active);
+        active[flag] = true;
         for (uint32_t j = 0; j < where.n; j++)
             if (ds_temporal__box_meet(&all->at[i].box, &where.at[j], &part.box)) {
                 part.active = active;
@@ -65,7 +71,7 @@ static void cut_by_read(cutter *c, pieces *all, uint32_t statement, uint32_t rea
 
 static void pieces_of(cutter *c, uint32_t statement, const ds_temporal__boxes *need, pieces *out) {
     const ds_temporal_statement *s = &c->program->statements[statement];
-    bool *active = DS_NEW_N(c->arena, bool, s->n_reads + 1);
+    bool *active = DS_NEW_N(c->arena, bool, n_flags(s) + 1);
     for (uint32_t r = 0; r < s->n_reads; r++)
         active[r] = !s->reads[r].when || s->reads[r].joined > 0;
     pieces all = {0};
@@ -74,7 +80,8 @@ static void pieces_of(cutter *c, uint32_t statement, const ds_temporal__boxes *n
         DS_PUSH(c->arena, &all, whole);
     }
     for (uint32_t r = 0; r < s->n_reads; r++)
-        if (s->reads[r].when && !s->reads[r].joined) cut_by_read(c, &all, statement, r);
+        if (s->reads[r].when && !s->reads[r].joined) cut_by(c, &all, statement, r);
+    for (uint32_t k = 0; k < s->n_cuts; k++) cut_by(c, &all, statement, s->n_reads + k);
     for (uint32_t i = 0; i < all.n; i++) DS_PUSH(c->arena, out, all.at[i]);
     for (uint32_t i = 0; i < need->n && !s->kept && !c->program->unfreed; i++) {
         piece freed = {.node = c->program->n + statement, .box = need->at[i]};
@@ -128,7 +135,7 @@ static bool free_ranges(nodes *body, uint32_t depth, int64_t lo, int64_t hi) {
 static bool is_alike(const cutter *c, const piece *a, const piece *b) {
     if (a->node != b->node || memcmp(a->place, b->place, sizeof a->place) != 0) return false;
     if (a->node >= c->program->n) return true;
-    size_t n = c->program->statements[a->node].n_reads;
+    size_t n = n_flags(&c->program->statements[a->node]);
     return memcmp(a->active, b->active, n * sizeof *a->active) == 0;
 }
 

@@ -125,6 +125,10 @@ typedef struct ds_temporal_statement {
     bool kept;     /* a yield: every point is needed, and none is freed */
     const ds_temporal_read *reads;
     uint32_t n_reads;
+    /* Loops are cut where one of these begins or ends to hold, though nothing of the program is
+     * read there: branches of a `case` that read values from outside. */
+    const ds_temporal_expr *const *cuts;
+    uint32_t n_cuts;
 } ds_temporal_statement;
 
 typedef struct ds_temporal_program {

@@ -225,8 +225,7 @@ static const ds_use *branch_of(const ds_lower_rec *rec, const ds_op *op) {
         return join->next; /* what the loop began with is carried as the value before */
     ds_env env = ds_binding_env(rec->l->source, NULL);
     ds_index at[DS_TEMPORAL_DIMS];
-    /* Any point of the run takes the same branch: the run's reads say so, but a branch that reads
-     * nothing of the rec is not among them. */
+    /* Any point of the run takes the same branch: loops are cut where a branch begins or ends. */
     for (uint32_t d = 0; d < rec->program.n_dims; d++) {
         const ds_temporal_place *place = &rec->running->place[d];
         int64_t value = place->offset;

@@ -9,8 +9,9 @@ typedef struct maker {
     const ds_exprs *exprs;
     ds_env env;
     ds_arena *arena;
-    DS_VEC(ds_temporal_read) reads; /* of the statement at hand */
-    DS_VEC(const ds_use *) uses;    /* … and their uses */
+    DS_VEC(ds_temporal_read) reads;        /* of the statement at hand */
+    DS_VEC(const ds_use *) uses;           /* … and their uses */
+    DS_VEC(const ds_temporal_expr *) cuts; /* … and conditions of branches from outside */
 } maker;
 
 /* ---- expressions ---- */
@@ -145,9 +146,16 @@ static ds_status add_read(maker *m, const ds_use *use, const ds_temporal_expr *w
     return DS_OK;
 }
 
-/* A branch is read where its condition holds and none before it. */
+static bool is_outside(const maker *m, const ds_use *use) {
+    return m->rec->statement_of[use->value.i] == UINT32_MAX;
+}
+
+/* A branch is read where its condition holds and none before it. One branch from outside is read
+ * where no other is; several are told apart by cuts. */
 static ds_status add_branches(maker *m, const ds_op *op, ds_error *err) {
     const ds_temporal_expr *none = NULL; /* no condition before holds; NULL: there is none */
+    uint32_t n_outside = 0;
+    for (uint32_t i = 0; i < op->n_in; i++) n_outside += is_outside(m, &op->in[i]);
     for (uint32_t i = 0; i < op->n_in; i++) {
         const ds_temporal_expr *when = none;
         if (i < op->n_conds) {
@@ -157,6 +165,7 @@ static ds_status add_branches(maker *m, const ds_op *op, ds_error *err) {
             const ds_temporal_expr *not = op_of(m, DS_TEMPORAL_NOT, holds, NULL);
             none = none ? op_of(m, DS_TEMPORAL_AND, none, not ) : not ;
         }
+        if (n_outside > 1 && when && is_outside(m, &op->in[i])) DS_PUSH(m->arena, &m->cuts, when);
         DS_TRY(add_read(m, &op->in[i], when, err));
     }
     return DS_OK;
@@ -203,11 +212,14 @@ static void end_statement(maker *m, uint32_t s) {
     ds_temporal_statement *made = (ds_temporal_statement *)&m->rec->program.statements[s];
     made->reads = m->reads.at;
     made->n_reads = m->reads.n;
+    made->cuts = m->cuts.at;
+    made->n_cuts = m->cuts.n;
     for (uint32_t r = 0; r < m->reads.n; r++)
         ds_map_put(&m->rec->read_of, DS_KEY(m->uses.at[r]), (uint64_t)(uintptr_t)&made->reads[r]);
     m->reads.at = NULL; /* the next statement has arrays of its own */
     m->uses.at = NULL;
-    m->reads.n = m->reads.cap = m->uses.n = m->uses.cap = 0;
+    m->cuts.at = NULL;
+    m->reads.n = m->reads.cap = m->uses.n = m->uses.cap = m->cuts.n = m->cuts.cap = 0;
 }
 
 static ds_status read_header(maker *m, ds_error *err) {
