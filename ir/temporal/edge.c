@@ -12,12 +12,13 @@ static uint32_t reader_of(const ds_temporal_program *program, const ds_temporal_
     return edge->to < program->n ? edge->to : edge->from;
 }
 
-void ds_temporal__graph_init(const ds_temporal_program *program, ds_arena *arena,
-                             ds_temporal__graph *out) {
-    *out = (ds_temporal__graph){.program = program, .arena = arena};
+void ds_temporal__graph_init(const ds_temporal_program *program, const ds_temporal__parts *parts,
+                             ds_arena *arena, ds_temporal__graph *out) {
+    *out = (ds_temporal__graph){.program = program, .arena = arena, .parts = parts};
     for (uint32_t s = 0; s < program->n; s++) {
         const ds_temporal_statement *reader = &program->statements[s];
-        ds_temporal__box domain = ds_temporal__domain(program, reader->dims);
+        ds_temporal__box domain =
+            parts ? parts->domain[s] : ds_temporal__domain(program, reader->dims);
         for (uint32_t r = 0; r < reader->n_reads; r++) {
             ds_temporal__edge edge = {
                 .from = reader->reads[r].source, .to = s, .read = &reader->reads[r]};

@@ -92,6 +92,23 @@ uint8_t *ds_temporal__need_points(const ds_temporal__points *points, ds_arena *a
 ds_status ds_temporal__unroll(const ds_temporal_program *program, ds_arena *arena,
                               ds_temporal_schedule *out, ds_error *err);
 
+/* ---- split.c ---- */
+
+/* A program whose statements are parts of another program's. */
+typedef struct ds_temporal__parts {
+    ds_temporal_program program;
+    uint32_t *origin;         /* [program.n] */
+    const bool **active;      /* [program.n]: of the origin's reads */
+    ds_temporal__box *domain; /* [program.n] */
+} ds_temporal__parts;
+
+/* `before`: the parts that the program's statements are; NULL: they are whole. False: no statement has
+ * parts, or all have too many. */
+bool ds_temporal__split(const ds_temporal_program *program, const ds_temporal__parts *before,
+                        ds_arena *arena, ds_temporal__parts *out);
+/* Makes statements of parts again. */
+void ds_temporal__unite(const ds_temporal__parts *parts, ds_temporal_node *nodes, uint32_t n);
+
 /* ---- edge.c ---- */
 
 /* `to` waits for `from`. Nodes 0 .. n-1 are statements, n .. 2n-1 their frees. */
@@ -109,12 +126,14 @@ typedef struct ds_temporal__edges {
 typedef struct ds_temporal__graph {
     const ds_temporal_program *program;
     ds_arena *arena;
-    ds_temporal__edges edges; /* of statements, then those to frees */
+    ds_temporal__edges edges;        /* of statements, then those to frees */
+    const ds_temporal__parts *parts; /* NULL: statements are whole */
+    bool *both_ways; /* set where parts of one statement would recur in both directions */
 } ds_temporal__graph;
 
 /* All edges; never fails: a condition that is no union of boxes counts as true. */
-void ds_temporal__graph_init(const ds_temporal_program *program, ds_arena *arena,
-                             ds_temporal__graph *out);
+void ds_temporal__graph_init(const ds_temporal_program *program, const ds_temporal__parts *parts,
+                             ds_arena *arena, ds_temporal__graph *out);
 uint32_t ds_temporal__dims_of(const ds_temporal_program *program, uint32_t node);
 /* W of temporal.h for a loop over `dim`. */
 int64_t ds_temporal__lag(const ds_temporal_program *program, const ds_temporal__edge *edge,

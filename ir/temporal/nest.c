@@ -36,6 +36,7 @@ typedef struct level {
     ids *members;        /* [n_components], in topological order */
     uint32_t n_components;
     bool *cyclic;    /* [n_components] */
+    int *turned;     /* [statements x dims]: direction in which parts of a statement recur */
     uint32_t *place; /* [2n]: cluster of a statement; NOWHERE: none yet */
     uint32_t *local; /* [2n]: scratch, NOWHERE outside of the set at hand */
     struct {
@@ -229,6 +230,17 @@ static uint32_t dims_left(const level *l, const ids *nodes) {
     return dims & ~l->used;
 }
 
+/* Parts of one statement that recur do so in one direction. */
+static bool turns_alike(level *l, const ids *nodes, uint32_t dim, int direction, bool keep) {
+    const ds_temporal__parts *parts = l->graph->parts;
+    for (uint32_t i = 0; parts && i < nodes->n; i++) {
+        int *turned = &l->turned[parts->origin[nodes->at[i]] * DS_TEMPORAL_DIMS + dim];
+        if (*turned == -direction) return false;
+        if (keep) *turned = direction;
+    }
+    return true;
+}
+
 /* ---- fusion ---- */
 
 static void put_in(level *l, uint32_t k, const ids *nodes) {
@@ -238,14 +250,16 @@ static void put_in(level *l, uint32_t k, const ids *nodes) {
     }
 }
 
-static bool join_cluster(level *l, const ids *nodes, uint32_t k) {
+static bool join_cluster(level *l, const ids *nodes, uint32_t k, bool cyclic) {
     cluster *c = &l->clusters.at[k];
     if (!c->loop || !(dims_left(l, nodes) >> c->dim & 1)) return false;
     int direction = c->direction;
     if (!legal(l, &c->nodes, nodes, c->dim, direction)) {
         direction = -direction;
-        if (!legal(l, &c->nodes, nodes, c->dim, direction)) return false;
+        if (l->graph->parts || !legal(l, &c->nodes, nodes, c->dim, direction)) return false;
     }
+    if (cyclic && !turns_alike(l, nodes, c->dim, direction, false)) return false;
+    if (cyclic) turns_alike(l, nodes, c->dim, direction, true);
     c->direction = direction;
     put_in(l, k, nodes);
     return true;
@@ -261,9 +275,14 @@ static bool start_cluster(level *l, const ids *nodes, bool cyclic) {
         for (c.direction = 1; (dims >> d & 1) && c.direction >= -1; c.direction -= 2) {
             c.dim = d;
             fits = legal(l, nodes, &none, d, c.direction);
+            if (fits && cyclic && !turns_alike(l, nodes, d, c.direction, false)) {
+                *l->graph->both_ways = true;
+                fits = false;
+            }
             if (fits) break;
         }
     if (!fits) return false;
+    if (cyclic && c.loop) turns_alike(l, nodes, c.dim, c.direction, true);
     DS_PUSH(l->arena, &l->clusters, c);
     put_in(l, l->clusters.n - 1, nodes);
     return true;
@@ -287,7 +306,7 @@ static bool fuse(level *l) {
         uint32_t first = waits_for(l, c);
         bool joined = false;
         for (uint32_t k = first == NOWHERE ? 0 : first; k < l->clusters.n && !joined; k++)
-            joined = join_cluster(l, nodes, k);
+            joined = join_cluster(l, nodes, k, l->cyclic[c]);
         if (!joined && !start_cluster(l, nodes, l->cyclic[c])) return false;
     }
     return true;
@@ -357,7 +376,8 @@ static int64_t gain_of(const level *l, uint32_t node, uint32_t k, uint32_t depth
 static void sink(level *l, uint32_t node) {
     uint32_t k = earliest_reader(l, node, NOWHERE), from = l->place[node];
     ids one = {.at = &node, .n = 1, .cap = 1};
-    if (k == NOWHERE || k <= from || gain_of(l, node, k, 0) <= 0 || !join_cluster(l, &one, k))
+    if (k == NOWHERE || k <= from || gain_of(l, node, k, 0) <= 0 ||
+        !join_cluster(l, &one, k, false))
         return;
     ids *old = &l->clusters.at[from].nodes;
     uint32_t n = 0;
@@ -467,6 +487,7 @@ static bool build_loop(level *l, const cluster *c, nests *out) {
                    .arena = l->arena,
                    .nodes = c->nodes,
                    .local = l->local,
+                   .turned = l->turned,
                    .used = l->used | 1u << c->dim};
     set_local(l, &c->nodes, 0);
     for (uint32_t e = 0; e < l->edges.n; e++) {
@@ -516,7 +537,8 @@ bool ds_temporal__nest_make(const ds_temporal__graph *graph, ds_temporal_schedul
                  .program = program,
                  .arena = graph->arena,
                  .edges = graph->edges,
-                 .local = filled(graph->arena, 2 * program->n, NOWHERE)};
+                 .local = filled(graph->arena, 2 * program->n, NOWHERE),
+                 .turned = DS_NEW_N(graph->arena, int, program->n *DS_TEMPORAL_DIMS + 1)};
     for (uint32_t s = 0; s < program->n; s++) DS_PUSH(top.arena, &top.nodes, s);
     for (uint32_t s = 0; s < program->n; s++)
         if (!program->statements[s].kept) DS_PUSH(top.arena, &top.nodes, program->n + s);

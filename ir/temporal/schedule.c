@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#define SPLITS 3u /* assumed: what three cuts do not order needs an order point by point */
+
 static ds_status check(const ds_temporal_program *program, ds_error *err) {
     if (program->n_dims > DS_TEMPORAL_DIMS)
         return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE,
@@ -11,18 +13,57 @@ static ds_status check(const ds_temporal_program *program, ds_error *err) {
     return DS_OK;
 }
 
+static bool make_nest(const ds_temporal_program *program, const ds_temporal__parts *parts,
+                      ds_arena *arena, bool *both_ways, ds_temporal_schedule *out) {
+    ds_temporal__graph graph;
+    ds_temporal__graph_init(program, parts, arena, &graph);
+    graph.both_ways = both_ways;
+    out->nest_program = program;
+    return ds_temporal__nest_make(&graph, out);
+}
+
+/* The loops of parts: each needs what its statement needs, within its own box. */
+static void make_parted(const ds_temporal_program *program, const ds_temporal__parts *parts,
+                        ds_arena *arena, ds_temporal_schedule *out) {
+    bool exact;
+    const ds_temporal__boxes *whole = ds_temporal__need(program, arena, &exact);
+    ds_temporal__boxes *need = DS_NEW_N(arena, ds_temporal__boxes, parts->program.n + 1);
+    for (uint32_t k = 0; k < parts->program.n; k++) {
+        const ds_temporal__boxes *of = &whole[parts->origin[k]];
+        ds_temporal__box common;
+        for (uint32_t i = 0; i < of->n; i++)
+            if (ds_temporal__box_meet(&of->at[i], &parts->domain[k], &common))
+                DS_PUSH(arena, &need[k], common);
+    }
+    out->inexact = !exact;
+    out->parted = true;
+    ds_temporal__loops_make(&parts->program, need, arena, out);
+    ds_temporal__unite(parts, out->nodes, out->n_nodes);
+}
+
 ds_status ds_temporal_schedule_make(const ds_temporal_program *program, ds_arena *arena,
                                     ds_temporal_schedule *out, ds_error *err) {
     *out = (ds_temporal_schedule){0};
     DS_TRY(check(program, err));
-    ds_temporal__graph graph;
-    ds_temporal__graph_init(program, arena, &graph);
-    if (!ds_temporal__nest_make(&graph, out)) return ds_temporal__unroll(program, arena, out, err);
-    bool exact;
-    const ds_temporal__boxes *need = ds_temporal__need(program, arena, &exact);
-    out->inexact = !exact;
-    ds_temporal__loops_make(program, need, arena, out);
-    return DS_OK;
+    bool both_ways = false;
+    if (make_nest(program, NULL, arena, &both_ways, out)) {
+        bool exact;
+        const ds_temporal__boxes *need = ds_temporal__need(program, arena, &exact);
+        out->inexact = !exact;
+        ds_temporal__loops_make(program, need, arena, out);
+        return DS_OK;
+    }
+    const ds_temporal__parts *before = NULL;
+    for (uint32_t round = 0; round < SPLITS && !both_ways; round++) {
+        ds_temporal__parts *parts = DS_NEW(arena, ds_temporal__parts);
+        if (!ds_temporal__split(before ? &before->program : program, before, arena, parts)) break;
+        if (make_nest(&parts->program, parts, arena, &both_ways, out)) {
+            make_parted(program, parts, arena, out);
+            return DS_OK;
+        }
+        before = parts;
+    }
+    return ds_temporal__unroll(program, arena, out, err);
 }
 
 /* ---- text ---- */
@@ -52,6 +93,7 @@ static void print_nest(const ds_temporal_program *program, const ds_temporal_nes
 void ds_temporal_nest_print(const ds_temporal_program *program,
                             const ds_temporal_schedule *schedule, ds_buf *out) {
     if (schedule->unrolled) ds_buf_put(out, "point by point\n");
+    if (schedule->parted) program = schedule->nest_program;
     print_nest(program, schedule->nest, schedule->n_nest, NULL, 0, out);
 }
 

@@ -44,8 +44,9 @@
  * Cost: D dims, n statements, m reads: O(D (n + m) n) for components and directions, O(n^2 m) at
  * worst for shifts, and nothing that grows with the length of a dim.
  *
- * **Outside of these schedules** a program is ordered point by point: by search through all points,
- * which also names the cycle if there is one.
+ * **Without a nest.** First statements are cut into parts where their conditions change, and reads into
+ * reads of parts, up to three times (split.c): a component may fall apart so. Then the program is
+ * ordered point by point, by search through all points, which also names the cycle if there is one.
  *
  * **Loops.** A statement's points are disjoint boxes (needed, cut where a condition changes). A loop
  * is cut at the turns where the set of running boxes changes, so prologues and epilogues are loops
@@ -182,11 +183,13 @@ typedef struct ds_temporal_nest {
 typedef struct ds_temporal_schedule {
     ds_temporal_nest *nest; /* NULL: unrolled */
     uint32_t n_nest;
+    const ds_temporal_program *nest_program; /* whose statements the nest names */
     ds_temporal_node *nodes;
     uint32_t n_nodes;
     bool unrolled; /* point by point: no nest of loops was found */
-    bool inexact;  /* points run that nothing needs: their set is no small union of boxes */
-    int64_t runs;  /* points that run */
+    bool parted; /* the nest's statements are parts of the program's, cut where conditions change */
+    bool inexact; /* points run that nothing needs: their set is no small union of boxes */
+    int64_t runs; /* points that run */
 } ds_temporal_schedule;
 
 /* Schedules a program. Every needed point runs once, after all that the point reads; a value is freed

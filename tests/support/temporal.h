@@ -12,6 +12,10 @@
  * Sources may come later. Ends the test on an error. */
 ds_temporal_program temporal_parse(ds_arena *arena, const char *text);
 
+/* A random program: three dims at most, bounds up to 6, six statements at most, every read in bounds.
+ * About half of the programs have a cycle. */
+void temporal_random(uint64_t seed, ds_buf *out);
+
 /* The program's points, by an evaluator that shares nothing with the scheduler. */
 typedef struct temporal_world {
     const ds_temporal_program *program;

@@ -75,7 +75,7 @@ typedef struct ds_lower_path {
     const ds_temporal_nest *loops[DS_TEMPORAL_DIMS];
     uint32_t n, at;
 } ds_lower_path;
-/* [program.n]; without a nest, without loops. */
+/* [program.n]; without a nest of whole statements, without loops. */
 ds_lower_path *ds_lower__rec_paths(const ds_lower_rec *rec);
 
 /* rec_join.c: cases that are what a loop begins with. True: there are some, and the schedule is to be

@@ -130,7 +130,8 @@ static void find_paths(const ds_temporal_nest *nest, uint32_t n, const path *aro
 ds_lower_path *ds_lower__rec_paths(const ds_lower_rec *rec) {
     path *paths = DS_NEW_N(&rec->l->c.unit->arena, path, rec->program.n + 1);
     uint32_t at = 0;
-    find_paths(rec->schedule.nest, rec->schedule.n_nest, &(path){0}, paths, &at);
+    if (!rec->schedule.parted) /* else the nest's statements are parts */
+        find_paths(rec->schedule.nest, rec->schedule.n_nest, &(path){0}, paths, &at);
     return paths;
 }
 
