@@ -53,7 +53,7 @@ static const cli_option option_rows[] = {
     CLI_JSON(AT(json), "Print the errors as one JSON array, an object a set and split"),
     {CLI_FLAG, AT(ledger), "ledger", 0, NULL, .help = "Print the errors as a Markdown table"},
     {CLI_FLAG, AT(pairs), "pairs", 0, NULL,
-     .help = "Print what one setting gained in throughput, measured and predicted, for each two "
+     .help = "Print the gain of one setting in throughput, measured and predicted, for each two "
              "rows that differ in that setting alone"},
     {CLI_TEXT, AT(split), "split", 0, "NAME", .help = "Only rows of this split (calib, val, …)"},
     FROM_1(AT(every), "every", 0, "N",

@@ -20,7 +20,13 @@ static bool accepts(ds_unit *unit, const char *spec, const char *name, const cha
 
 static bool simulated(const topo_text *t, ds_opcode op, const char *algorithm) {
     const uint32_t devices[N] = {0, 1, 2, 3};
-    ds_coll_request request = {.op = op, .devices = devices, .n = N, .shift = 1, .bytes = 1024};
+    const ds_exchange tokens = {.experts = N, .top = 1, .filled = 1, .bytes = 16};
+    ds_coll_request request = {.op = op,
+                               .devices = devices,
+                               .n = N,
+                               .shift = 1,
+                               .bytes = 1024,
+                               .exchange = op == DS_OP_ALL_TO_ALL ? &tokens : NULL};
     ds_arena arena;
     ds_phase *phases;
     uint32_t n;
