@@ -458,12 +458,14 @@ static ds_status check_yield(check *c, ds_error *err) {
     return DS_OK;
 }
 
+#define READS_A_POINT 4 /* assumed: two operands, each looked at and followed */
+
 static ds_status check_points(check *c, int64_t budget, bool *complete, ds_error *err) {
     int64_t nodes = 0;
     const ds_block *body = c->rec->body;
     for (uint32_t i = 0; i < body->n_ops; i++)
         if (body->ops[i]->n_out) DS_TRY(add_equation(c, body->ops[i], &nodes, err));
-    *complete = nodes <= budget;
+    *complete = nodes <= budget / READS_A_POINT; /* else the walk would end in vain */
     if (!*complete) return DS_OK;
     c->state = ds_xcalloc((size_t)nodes + 1, 1);
     c->budget = budget;

@@ -10,7 +10,10 @@ static bool expr_mentions(const asker *a, ds_expr e, const char *name) {
     return DS_HAS_EXPR(e) && ds_expr_mentions(a->exprs, e, name);
 }
 
+/* A bare read in a rec is at the point where the op is: the type alone may depend on the point. */
 static bool use_mentions(const asker *a, const ds_use *use, const char *name) {
+    const ds_value_info *info = ds_value_at(a->func, use->value);
+    if (use->bare) return info->type && ds_type_mentions(a->exprs, info->type, name);
     for (uint32_t i = 0; i < use->n_index; i++)
         if (expr_mentions(a, use->index[i], name) ||
             (use->index_hi && expr_mentions(a, use->index_hi[i], name)))
