@@ -2,7 +2,7 @@
 # pages.sh ROOT [words]: holds every page (*.md) to the rules that a program can check.
 #
 #   README.md has at most 10 KB, any other page at most 30 KB, the hand-written reference of the
-#   language (ir/lang but the README of the room) at most 40 KB in all. Pages named *generated*
+#   language (ir/lang but the README of the room) at most 46 KB in all. Pages named *generated*
 #   have no limit.
 #   A relative link leads to a file or folder, and to a heading if the link names one.
 #   The prose has none of the constructions of patterns.txt.
