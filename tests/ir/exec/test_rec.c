@@ -294,3 +294,75 @@ Test(exec_rec, too_many_points) {
     cr_expect_eq(c.status, DS_ERR_LIMIT);
     exec_free(&c);
 }
+
+/* ---- decoding equals the forward pass ---- */
+
+/* A Llama of two layers: norms, rotary positions, grouped heads, a gated feed-forward layer. The
+ * forward pass sees T tokens at once under a causal mask; the rec sees one a turn, and the keys and
+ * values of those before. Weights have the same names, and so the same numbers. */
+#define LLAMA                                                                                      \
+    "dir 1\nparam T = 7, L = 2, B = 2, H = 4, G = 2, D = 8, V = 32, F = 24\n"                      \
+    "param W = H * D\n"
+#define LLAMA_WEIGHTS(dims)                                                                        \
+    "weight %n1" dims " : f32[W]\nweight %wq" dims " : f32[W, H, D]\n"                             \
+    "weight %wk" dims " : f32[W, G, D]\nweight %wv" dims " : f32[W, G, D]\n"                       \
+    "weight %wo" dims " : f32[H, D, W]\nweight %n2" dims " : f32[W]\n"                             \
+    "weight %wg" dims " : f32[W, F]\nweight %wu" dims " : f32[W, F]\n"                             \
+    "weight %wd" dims " : f32[F, W]\n"
+#define LLAMA_REST                                                                                 \
+    "%z1 = add(%x, %o)\n%h2 = rms_norm(%z1, %n2)\n%g = matmul(%h2, %wg)\n%gs = silu(%g)\n"         \
+    "%u = matmul(%h2, %wu)\n%gu = mul(%gs, %u)\n%dn = matmul(%gu, %wd)\n%y = add(%z1, %dn)\n"
+
+static const char forward_pass[] = LLAMA
+    "func @f(%ids: i32[B, T]) -> f32[B, T, V] {\nweight %emb : f32[V, W]\n"
+    "%e = embedding(%ids, %emb)\n%last = for l in 0..L carry (%x = %e) {\n" LLAMA_WEIGHTS(
+        "") "%h = rms_norm(%x, %n1)\n%q = einsum(%h, %wq) {rule = \"b s w, w h d -> b s h d\"}\n"
+            "%k = einsum(%h, %wk) {rule = \"b s w, w h d -> b s h d\"}\n"
+            "%v = einsum(%h, %wv) {rule = \"b s w, w h d -> b s h d\"}\n"
+            "%qr = rotary(%q)\n%kr = rotary(%k)\n%a = attention(%qr, %kr, %v) {causal = true}\n"
+            "%o = einsum(%a, %wo) {rule = \"b s h d, h d w -> b s w\"}\n" LLAMA_REST
+            "yield %y\n}\n%logits = einsum(%last, %emb) {rule = \"b s w, v w -> b s v\"}\n"
+            "return %logits\n}\nscenario { model = @f }\n";
+
+static const char decoding[] = LLAMA
+    "func @f(%ids{t: 0..T}: i32[B, 1]) -> {t: 0..T} f32[B, 1, V] {\nweight %emb : f32[V, W]\n"
+    "%all = rec (t in 0..T, l in 0..L) {\n" LLAMA_WEIGHTS(
+        "{l}") "%logits = einsum(%y{t, L - 1}, %emb) {rule = \"b s w, v w -> b s v\"}\n"
+               "%e = embedding(%ids{t}, %emb)\n%x = case l == 0: %e, else: %y{t, l - 1}\n"
+               "%h = rms_norm(%x, %n1)\n%q = einsum(%h, %wq) {rule = \"b s w, w h d -> b s h d\"}\n"
+               "%k = einsum(%h, %wk) {rule = \"b s w, w h d -> b s h d\"}\n"
+               "%v = einsum(%h, %wv) {rule = \"b s w, w h d -> b h d\"}\n"
+               "%qr = rotary(%q) {start = t}\n%kr = rotary(%k) {start = t}\n"
+               "%kp = reshape(%kr) {shape = [B, G, D]}\n"
+               "%ks = stack(%kp{0:t + 1, l}) {dim = 1}\n%vs = stack(%v{0:t + 1, l}) {dim = 1}\n"
+               "%a = attention(%qr, %ks, %vs)\n"
+               "%o = einsum(%a, %wo) {rule = \"b s h d, h d w -> b s w\"}\n" LLAMA_REST
+               "yield %logits\n}\nreturn %all\n}\nscenario { model = @f }\n";
+
+Test(exec_rec, decoding_equals_the_forward_pass) {
+    enum { T = 7, B = 2, V = 32 };
+    double ids[B][T], column[T][B];
+    ds_exec_tensor whole = {
+        .name = "ids", .dtype = DS_I32, .rank = 2, .dims = {B, T}, .n = B * T, .at = &ids[0][0]};
+    ds_exec_tensor parts[T];
+    char names[T][16];
+    for (int t = 0; t < T; t++) {
+        for (int b = 0; b < B; b++) column[t][b] = ids[b][t] = (5 * t + 11 * b + 3) % V;
+        snprintf(names[t], sizeof names[t], "ids{%d}", t);
+        parts[t] = (ds_exec_tensor){
+            .name = names[t], .dtype = DS_I32, .rank = 2, .dims = {B, 1}, .n = B, .at = column[t]};
+    }
+    exec_case a, b;
+    exec_text(&a, forward_pass, NULL,
+              &(ds_exec_options){.seed = 1, .inputs = &whole, .n_inputs = 1});
+    exec_text(&b, decoding, NULL, &(ds_exec_options){.seed = 1, .inputs = parts, .n_inputs = T});
+    const double *logits = exec_out(&a, "logits");
+    for (int t = 0; t < T; t++) {
+        char name[16];
+        snprintf(name, sizeof name, "all{%d}", t);
+        for (int i = 0; i < B; i++)
+            exec_expect(exec_out(&b, name) + i * V, logits + (i * T + t) * V, V, name);
+    }
+    exec_free(&a);
+    exec_free(&b);
+}
