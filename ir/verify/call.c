@@ -263,6 +263,11 @@ static void set_result(ds_walker *w, const ds_op *op, uint32_t i) {
 void ds_verify__call(ds_walker *w, ds_op *op) {
     if (!op->callee)
         ds_verify__unknown(w->ck, w->func->module, DS_ITEM_FUNC, op->loc, op->callee_name);
+    const ds_attr *weights = ds_attr_find(op->attrs, op->n_attrs, "weights");
+    if (weights && !(op->n_out && ds_value_at(w->func, op->out[0])->in_rec))
+        ds_verify__error(w->ck, DS_ERR_NAME, weights->loc, NULL,
+                         "'weights' is for a call that is an equation of a rec; in a loop each "
+                         "turn has weights of its own");
     bool places = true;
     for (uint32_t i = 0; i < op->n_mesh_args; i++)
         places = ds_verify__check_place(w->ck, w->func, &op->mesh_args[i], op->loc) && places;
