@@ -353,7 +353,7 @@ static uint32_t earliest_reader(const level *l, uint32_t node, uint32_t but) {
     return k;
 }
 
-#define DEEPEST 16u /* values that move together: enough for the factors of a gradient */
+#define DEEPEST 8u /* values that move together: enough for the factors of a gradient */
 
 /* The bytes that no longer wait for cluster k if `node` moves there, less those that then do: a value
  * that `node` alone reads moves along if this is better. */
