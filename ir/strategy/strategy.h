@@ -85,13 +85,19 @@ typedef enum ds_ep_dispatch {
     DS_EP_DEEPEP      /* one to each node, and on to each device there */
 } ds_ep_dispatch;
 
+/* What the loops of a rec keep of a value that is read over several turns (lower/rec_store.c). */
+typedef enum ds_rec_stores {
+    DS_REC_RINGS, /* as many points as are read later */
+    DS_REC_WHOLE  /* the points of all turns */
+} ds_rec_stores;
+
 #define DS_TP_PIPE_CHUNKS 4 /* Transformer Engine's num_splits, module/base.py */
 
 /* When weights that are shared out (zero = 3) leave a device's memory. */
 typedef enum ds_reshard_after {
     DS_RESHARD_ALWAYS, /* after each unit's forward pass and after its backward pass */
     DS_RESHARD_LAYERS, /* the same of units in loops; others stay until the backward pass */
-    DS_RESHARD_ROOT,   /* the same, and the others are one unit, gathered first; with pp > 1 LAYERS */
+    DS_RESHARD_ROOT, /* the same, and the others are one unit, gathered first; with pp > 1 LAYERS */
     DS_RESHARD_NEVER,  /* after the backward pass alone */
     DS_RESHARD_DEFAULT /* as torchtitan says it; ds_strategy_read leaves NEVER or LAYERS */
 } ds_reshard_after;

@@ -126,6 +126,7 @@ void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
     if (s->tp_overlap) ds_buf_printf(out, ", tp overlap %s", overlaps[s->tp_overlap]);
     if (s->ep_overlap) ds_buf_put(out, ", ep overlap");
     if (s->ep_dispatch == DS_EP_DEEPEP) ds_buf_put(out, ", ep dispatch deepep");
+    if (s->rec_stores == DS_REC_WHOLE) ds_buf_put(out, ", rec stores whole");
     if (s->ep_dispatch == DS_EP_DEEPEP && s->ep_nodes)
         ds_buf_printf(out, " to %lld nodes", (long long)s->ep_nodes);
     if (s->zero && s->zero_group < s->dp)

@@ -215,6 +215,8 @@ static void find_rings(const slots *s, ds_lower_store *store) {
             continue;
         }
         bool twice = store->ranges && k + 1 == store->n_dims && most > 1;
+        bool whole = s->rec->l->step->strategy.rec_stores == DS_REC_WHOLE;
+        if (most > 1 && whole) continue;
         if (most >= store->slots[k] || (twice && most > store->slots[k] / 2)) continue;
         store->slots[k] = most;
         store->ring[k] = true;
