@@ -271,8 +271,10 @@ static bool start_cluster(level *l, const ids *nodes, bool cyclic) {
     uint32_t dims = dims_left(l, nodes);
     cluster c = {.loop = dims != 0};
     bool fits = !c.loop && !cyclic;
-    for (uint32_t d = 0; d < l->program->n_dims && !fits; d++)
-        for (c.direction = 1; (dims >> d & 1) && c.direction >= -1; c.direction -= 2) {
+    for (uint32_t i = 0; i < 2 * l->program->n_dims && !fits; i++) {
+        uint32_t d = i % l->program->n_dims;
+        bool wanted = (l->program->outer >> d & 1) == (i < l->program->n_dims);
+        for (c.direction = 1; wanted && (dims >> d & 1) && c.direction >= -1; c.direction -= 2) {
             c.dim = d;
             fits = legal(l, nodes, &none, d, c.direction);
             if (fits && cyclic && !turns_alike(l, nodes, d, c.direction, false)) {
@@ -281,6 +283,7 @@ static bool start_cluster(level *l, const ids *nodes, bool cyclic) {
             }
             if (fits) break;
         }
+    }
     if (!fits) return false;
     if (cyclic && c.loop) turns_alike(l, nodes, c.dim, c.direction, true);
     DS_PUSH(l->arena, &l->clusters, c);

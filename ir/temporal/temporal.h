@@ -24,8 +24,8 @@
  * directions and shifts). Of the statements at hand and the reads that no outer loop carries:
  *
  *  1. strongly connected components, in topological order, by place in the text;
- *  2. a component with a cycle needs a loop: the first dim and direction, by the header's order,
- *     whose difference constraints have no positive cycle (Bellman and Ford). Taking a legal dim
+ *  2. a component with a cycle needs a loop: the first dim and direction, by the header's order
+ *     (dims of program.outer before the others), whose difference constraints have no positive cycle (Bellman and Ford). Taking a legal dim
  *     outermost never hurts the dims inside;
  *  3. a component joins the loop of the components before it if all constraints stay solvable and no
  *     read joins the two whose W is the whole length of the dim or nearly so (a range that ends with
@@ -137,7 +137,8 @@ typedef struct ds_temporal_program {
     uint32_t n_dims;
     const ds_temporal_statement *statements;
     uint32_t n;
-    bool unfreed; /* loops have no frees, and are not cut where frees begin or end */
+    uint32_t outer; /* a bit a dim: tried before the others for an outer loop */
+    bool unfreed;   /* loops have no frees, and are not cut where frees begin or end */
 } ds_temporal_program;
 
 /* ---- a schedule ---- */

@@ -508,6 +508,24 @@ static ds_status write_weights(ds_lower_rec *rec, ds_error *err) {
     return DS_OK;
 }
 
+/* Dims that state weights. With these outside, a weight is read in the turns of one loop, where its
+ * gradient is summed. */
+static uint32_t dims_of_weights(const ds_lower_rec *rec) {
+    uint32_t dims = 0;
+    for (uint32_t d = 0; d < rec->op->n_dims; d++)
+        for (uint32_t i = 0; i < rec->op->body->n_ops; i++) {
+            const ds_op *op = rec->op->body->ops[i];
+            if (op->code == DS_OP_CALL && ds_attr_find(op->attrs, op->n_attrs, "weights") &&
+                is_turn(rec, op, d))
+                dims |= 1u << d;
+            if (op->code != DS_OP_WEIGHT) continue;
+            const ds_value_info *info = ds_value_at(rec->frame->func, op->out[0]);
+            for (uint32_t k = 0; k < info->n_binders; k++)
+                if (info->binders[k].name == rec->op->dims[d].name) dims |= 1u << d;
+        }
+    return dims;
+}
+
 static void note_order(const ds_lower_rec *rec) {
     if (rec->schedule.unrolled)
         ds_lower__note(rec->l,
@@ -525,6 +543,7 @@ static void note_order(const ds_lower_rec *rec) {
 static ds_status write_rec(ds_lower_rec *rec, ds_error *err) {
     uint32_t n_values = rec->frame->func->values.n;
     DS_TRY(ds_lower__rec_program(rec, err));
+    if (rec->l->step->train.on) rec->program.outer = dims_of_weights(rec);
     rec->program.unfreed = true; /* a value ends with its last reader; a ring, by its slots */
     rec->joins = DS_NEW_N(arena_of(rec), ds_lower_join, rec->program.n + 1);
     DS_TRY(ds_temporal_schedule_make(&rec->program, arena_of(rec), &rec->schedule, err));
