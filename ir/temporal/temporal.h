@@ -24,9 +24,9 @@
  * directions and shifts). Of the statements at hand and the reads that no outer loop carries:
  *
  *  1. strongly connected components, in topological order, by place in the text;
- *  2. a component with a cycle needs a loop: the first dim and direction, by the header's order
- *     (dims of program.outer before the others), whose difference constraints have no positive cycle (Bellman and Ford). Taking a legal dim
- *     outermost never hurts the dims inside;
+ *  2. a component with a cycle needs a loop: the first dim and direction, by the header's order (dims
+ *     of program.outer before the others), whose difference constraints have no positive cycle
+ *     (Bellman and Ford). Taking a legal dim outermost never hurts the dims inside;
  *  3. a component joins the loop of the components before it if all constraints stay solvable and no
  *     read joins the two whose W is the whole length of the dim or nearly so (a range that ends with
  *     the dim, a whole range): such a read splits loops;

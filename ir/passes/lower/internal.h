@@ -30,6 +30,7 @@ typedef struct ds_lower_loop {
     const char *name;
     ds_expr by;     /* replaces the index */
     bool unrolled;  /* by is a number, as is turn */
+    bool shared;    /* weights inside are the same at every turn: a dim of a rec */
     ds_expr lo, hi; /* if kept */
     int64_t turn;
     const struct ds_lower_loop *up;

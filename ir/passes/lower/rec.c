@@ -299,6 +299,7 @@ static ds_status at_point(ds_lower_rec *rec, const ds_temporal_node *node, const
     ds_lower_frame *frame = rec->frame;
     const ds_op *op = rec->op_of[node->statement];
     const ds_lower_loop *loops = l->loops, *own = frame->loops;
+    const char *key = frame->where.key;
     ds_lower_loop dims[DS_TEMPORAL_DIMS], turns[DS_TEMPORAL_DIMS];
     for (uint32_t d = 0; d < rec->program.n_dims; d++) {
         if (!(rec->program.statements[node->statement].dims >> d & 1)) continue;
@@ -306,14 +307,16 @@ static ds_status at_point(ds_lower_rec *rec, const ds_temporal_node *node, const
         dims[d].unrolled = true; /* always replaced */
         dims[d].frame_up = frame->loops;
         frame->loops = &dims[d];
-        if (!is_turn(rec, op, d)) continue;
+        turns[d].shared = !is_turn(rec, op, d);
         turns[d].up = l->loops;
         l->loops = &turns[d];
+        frame->where.key = ds_arena_printf(arena_of(rec), "%s%s.", frame->where.key, dims[d].old);
     }
     rec->running = node;
     ds_status status = use ? ds_lower__use(l, frame, use, out, err) : run_op(rec, op, err);
     l->loops = loops;
     frame->loops = own;
+    frame->where.key = key;
     return status;
 }
 
@@ -502,8 +505,9 @@ static ds_status write_weights(ds_lower_rec *rec, ds_error *err) {
         ds_status status = ds_lower__op(l, rec->frame, op, err);
         l->loops = loops;
         if (status != DS_OK) return status;
+        /* Loops around the rec stay in the use; the rec's dims come with each read. */
         ds_lower_value *made = &rec->frame->values[op->out[0].i];
-        made->use = ds_use_of(made->use.value);
+        made->use.n_index -= info->n_binders;
     }
     return DS_OK;
 }

@@ -119,14 +119,16 @@ ds_status ds_lower__use(ds_lowering *l, const ds_lower_frame *frame, const ds_us
     *out = value->use;
     out->loc = ds_clone_loc(&l->c, use->loc);
     if (!use->n_index) return DS_OK;
-    out->n_index = use->n_index;
-    out->index = DS_NEW_N(arena_of(l), ds_expr, use->n_index);
+    uint32_t before = value->use.n_index; /* indices of loops around a rec, of the rec's weight */
+    out->n_index = before + use->n_index;
+    out->index = DS_NEW_N(arena_of(l), ds_expr, out->n_index);
+    for (uint32_t i = 0; i < before; i++) out->index[i] = value->use.index[i];
     for (uint32_t i = 0; i < use->n_index; i++)
-        out->index[i] = ds_lower__expr(l, frame, use->index[i]);
+        out->index[before + i] = ds_lower__expr(l, frame, use->index[i]);
     if (!use->index_hi) return DS_OK;
-    out->index_hi = DS_NEW_N(arena_of(l), ds_expr, use->n_index);
+    out->index_hi = DS_NEW_N(arena_of(l), ds_expr, out->n_index);
     for (uint32_t i = 0; i < use->n_index; i++)
-        out->index_hi[i] = ds_lower__expr(l, frame, use->index_hi[i]);
+        out->index_hi[before + i] = ds_lower__expr(l, frame, use->index_hi[i]);
     return DS_OK;
 }
 
@@ -336,10 +338,11 @@ void ds_lower__add_weight(ds_lowering *l, ds_value arg) {
 
 static ds_status lower_weight(ds_lowering *l, ds_lower_frame *frame, const ds_op *op) {
     uint32_t n = 0, kept = 0;
-    for (const ds_lower_loop *at = l->loops; at; at = at->up) n++;
+    for (const ds_lower_loop *at = l->loops; at; at = at->up) n += !at->shared;
     const ds_lower_loop **loops = DS_NEW_N(arena_of(l), const ds_lower_loop *, n + 1);
     uint32_t k = n;
-    for (const ds_lower_loop *at = l->loops; at; at = at->up) loops[--k] = at;
+    for (const ds_lower_loop *at = l->loops; at; at = at->up)
+        if (!at->shared) loops[--k] = at;
     const char *name = weight_name(l, frame, op->out[0], loops, n);
     ds_binder *binders = DS_NEW_N(arena_of(l), ds_binder, n + 1);
     ds_expr *index = DS_NEW_N(arena_of(l), ds_expr, n + 1);

@@ -286,3 +286,44 @@ Test(rec, weights_of_a_callee_are_one_for_each_dim_stated) {
     exec_free(&loops);
     exec_free(&model);
 }
+
+static void compare_text(const char *text) {
+    exec_case model, loops;
+    exec_text(&model, text, NULL, NULL);
+    cr_assert_eq(model.status, DS_OK, "%s", model.err.message);
+    cr_assert_eq(run_step(&model, text, &loops), DS_OK, "%s", loops.err.message);
+    expect_same(&model, &loops, text);
+    exec_free(&loops);
+    exec_free(&model);
+}
+
+/* A rec in a function that a loop calls: its weight is one a turn of that loop. */
+Test(rec, a_rec_in_a_loop_has_weights_for_each_turn) {
+    compare_text("dir 1\nparam T = 4\n"
+                 "func @cell(%x{t: 0..T}: f64[2, 3], %h0: f64[2, 3]) -> f64[2, 3] {\n"
+                 "  %h = rec (t in 0..T, l in 0..2) {\n"
+                 "    weight %w : f64[3, 3]\n    weight %v{l} : f64[3, 3]\n"
+                 "    %s = case t == 0: %h0, else: %u{t - 1, l}\n"
+                 "    %q = matmul(%s, %w)\n    %r = matmul(%q, %v)\n"
+                 "    %z = add(%r, %x{t})\n    %u = tanh(%z)\n    yield %u\n  }\n"
+                 "  %o = scale(%h{T - 1, 1}) {factor = 2.0}\n  return %o\n}\n"
+                 "func @f(%x{t: 0..T}: f64[2, 3], %h0: f64[2, 3]) -> f64[2, 3] {\n"
+                 "  %y = for k in 0..3 carry (%c = %h0) {\n"
+                 "    %n = call @cell(%x, %c)\n    yield %n\n  }\n  return %y\n}\n"
+                 "scenario { model = @f }\n");
+}
+
+/* A mask is drawn by the op's dims, whatever loop runs it. */
+Test(rec, masks_are_those_of_the_definition) {
+    compare_text("dir 1\nparam T = 5\n"
+                 "func @drop(%x: f64[2, 3]) -> f64[2, 3] {\n"
+                 "  weight %w : f64[3, 3]\n  %y = matmul(%x, %w)\n"
+                 "  %d = dropout(%y) {p = 0.5}\n  return %d\n}\n"
+                 "func @f(%x{t: 0..T}: f64[2, 3]) -> {t: 0..T} f64[2, 3] {\n"
+                 "  %h = rec (t in 0..T, l in 0..2) {\n"
+                 "    %s = case t == 0: %x{0}, else: %u{t - 1, 1}\n"
+                 "    %d = dropout(%s) {p = 0.5}\n"
+                 "    %e = call @drop(%d) {weights = [l]} : f64[2, 3]\n"
+                 "    %u = add(%e, %x{t})\n    yield %u{t, 1}\n  }\n  return %h\n}\n"
+                 "scenario { model = @f }\n");
+}
