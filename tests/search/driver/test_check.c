@@ -126,20 +126,21 @@ Test(check, rows_are_drawn_by_their_hash) {
     sweep_remove_folder(folder);
 }
 
-/* By default one at least, also of a table that is complete, but none when time is over. */
+/* By default one at least, also of a table that is complete, but none when time is over. No row is
+ * drawn by its hash (one in 1024 is): a row that was drawn and read again counts as checked. */
 Test(check, at_least_one_row) {
     char folder[64], path[100];
     ds_sweep_result r;
     sweep_folder(folder);
     snprintf(path, sizeof path, "%s/rows.csv", folder);
-    run(path, &(ds_sweep_options){.max_rows = 9}, &r);
+    run(path, &(ds_sweep_options){.max_rows = 5}, &r);
     cr_expect_eq(r.checked, 1);
     cr_expect_eq(r.unfolded, 1);
-    run(path, &(ds_sweep_options){.max_rows = 9, .resume = true}, &r);
+    run(path, &(ds_sweep_options){.max_rows = 5, .resume = true}, &r);
     cr_expect_eq(r.here, 0);
     cr_expect_eq(r.checked, 1);
     run(path, &(ds_sweep_options){.check = 1, .resume = true, .max_seconds = 1e-9}, &r);
-    cr_expect_eq(r.rows, 9);
+    cr_expect_eq(r.rows, 5);
     cr_expect_eq(r.checked, 0);
     sweep_remove_folder(folder);
 }
