@@ -452,6 +452,10 @@ static ds_status write_nodes(ds_lower_rec *rec, const ds_temporal_node *nodes, u
 static ds_status write_family(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
                               uint32_t dim, ds_expr *index, ds_use *out, ds_error *err) {
     ds_builder *b = &rec->l->b;
+    if (store->one) {
+        *out = store->now;
+        return DS_OK;
+    }
     if (dim == store->n_dims) {
         ds_expr bounds[2] = {position(rec, store, index)};
         bounds[1] = fold(rec, DS_EXPR_ADD, bounds[0], number(rec, 1));

@@ -353,6 +353,7 @@ ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err) {
         if (rec->kept_by[k]) continue;
         store->wanted = true;
         DS_TRY(plan_store(rec, first + k, rec->op->out[k], store, err));
+        store->one = store->n_dims == 0;
     }
     return DS_OK;
 }
