@@ -102,8 +102,8 @@ typedef struct ds_temporal__parts {
     ds_temporal__box *domain; /* [program.n] */
 } ds_temporal__parts;
 
-/* `before`: the parts that the program's statements are; NULL: they are whole. False: no statement has
- * parts, or all have too many. */
+/* `before`: the parts that the program's statements are; NULL: they are whole. False: no statement
+ * has parts, or all have too many. */
 bool ds_temporal__split(const ds_temporal_program *program, const ds_temporal__parts *before,
                         ds_arena *arena, ds_temporal__parts *out);
 /* Makes statements of parts again. */
@@ -154,7 +154,8 @@ typedef struct ds_temporal__arcs {
     uint32_t n, cap;
 } ds_temporal__arcs;
 
-/* The least c >= 0 of all arcs into c[n]; false if there is none (a positive cycle). O(n * arcs). */
+/* The least c >= 0 of all arcs into c[n]; false if there is none (a positive cycle). O(n *
+ * arcs). */
 bool ds_temporal__earliest(const ds_temporal__arcs *arcs, uint32_t n, int64_t *c);
 /* The c that minimises sum of weight[i] * c[i]; the weights sum to 0, and every node of negative
  * weight reaches one of positive weight. The arcs have no positive cycle. */

@@ -341,7 +341,8 @@ static bool lives_until(const level *l, uint32_t value, uint32_t reader, uint32_
     return false;
 }
 
-/* The cluster of the earliest reader of a value that may move: made in a loop, in no cycle, freed. */
+/* The cluster of the earliest reader of a value that may move: made in a loop, in no cycle,
+ * freed. */
 static uint32_t earliest_reader(const level *l, uint32_t node, uint32_t but) {
     uint32_t k = NOWHERE;
     if (l->program->statements[node].kept || l->cyclic[l->component[node]] ||
@@ -358,8 +359,8 @@ static uint32_t earliest_reader(const level *l, uint32_t node, uint32_t but) {
 
 #define DEEPEST 8u /* values that move together: enough for the factors of a gradient */
 
-/* The bytes that no longer wait for cluster k if `node` moves there, less those that then do: a value
- * that `node` alone reads moves along if this is better. */
+/* The bytes that no longer wait for cluster k if `node` moves there, less those that then do: a
+ * value that `node` alone reads moves along if this is better. */
 static int64_t gain_of(const level *l, uint32_t node, uint32_t k, uint32_t depth) {
     int64_t gain = bytes_left(l, node);
     for (uint32_t e = 0; e < l->edges.n; e++) {
@@ -421,8 +422,8 @@ static void place_free(level *l, uint32_t node) {
 
 /* ---- shifts and the inside of a loop ---- */
 
-/* The difference constraints of a cluster, and the bytes that wait for each turn between a value and
- * its last reader. */
+/* The difference constraints of a cluster, and the bytes that wait for each turn between a value
+ * and its last reader. */
 typedef struct shifts {
     ds_temporal__arcs arcs;
     int64_t
@@ -445,8 +446,8 @@ static void weigh(const level *l, const cluster *c, shifts *s, uint32_t statemen
     s->weight[last] += bytes;
 }
 
-/* A value that outlives the loop is not freed by the loop, but the turns until its last reader in the
- * loop count as if: a value that is read in the turn that makes it is at hand. */
+/* A value that outlives the loop is not freed by the loop, but the turns until its last reader in
+ * the loop count as if: a value that is read in the turn that makes it is at hand. */
 static void read_on(const level *l, const cluster *c, shifts *s, const ds_temporal__edge *edge) {
     if (s->reader[edge->from] == NOWHERE) {
         s->reader[edge->from] = s->n++;

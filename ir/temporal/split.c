@@ -1,14 +1,14 @@
 /* Statements cut where their conditions change, for programs that have no nest otherwise: each part
- * becomes a statement, so that parts of one statement may stand in different loops. In one dim, parts
- * that recur run in one direction.
+ * becomes a statement, so that parts of one statement may stand in different loops. In one dim,
+ * parts that recur run in one direction.
  *
  * A read of a statement of several parts becomes one read a part, where the read meets the part:
  *
  *     s reads q{at:end}  becomes, for the part q' with the points lo .. hi-1 of the dim,
  *     s reads q'{max(at, lo):min(end, hi)}  where  at < hi and end > lo
  *
- * (of a point e: e where lo <= e < hi). Conditions of such reads cut no loop, but parts may be cut at
- * them in turn: a read that the statement has, the part may lack. */
+ * (of a point e: e where lo <= e < hi). Conditions of such reads cut no loop, but parts may be cut
+ * at them in turn: a read that the statement has, the part may lack. */
 #include "ir/temporal/internal.h"
 
 #include <string.h>

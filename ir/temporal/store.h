@@ -1,14 +1,15 @@
 /* Stores: how the values of one statement over one dim lie in memory, and the bytes of each way.
  *
  * A statement writes a point of `point_bytes` at each of the turns 0 .. length-1. Turn t reads the
- * points from t-window+1 (or 0) to t. The bytes of a store are those that the device holds at turn t,
- * after the write and before what the turn no longer needs is freed.
+ * points from t-window+1 (or 0) to t. The bytes of a store are those that the device holds at turn
+ * t, after the write and before what the turn no longer needs is freed.
  *
  * X(NAME, text, bytes at turn t, source). n: point_bytes, T: length, B: tile, w: window, at most T.
  *
  *   live(B) = floor(t/B) - floor(max(0, t-w+1)/B) + 1   tiles of B points that meet the window
  *
- * Sources: Tempo is arXiv 2501.05408 and its code; vLLM is arXiv 2309.06180 (pages of 16 tokens). */
+ * Sources: Tempo is arXiv 2501.05408 and its code; vLLM is arXiv 2309.06180 (pages of 16
+ * tokens). */
 #ifndef DS_TEMPORAL_STORE_H
 #define DS_TEMPORAL_STORE_H
 

@@ -1,36 +1,40 @@
 /* Temporal programs: equations over dims, their order of work, and the lives of their values.
  *
- * **Program.** Dim d has the range lo_d <= p_d < hi_d. A statement s has some of the dims; its domain
- * is the box of their ranges. At each point p, s makes one value and reads points of other values:
- * a read names a source q, gives for each dim of q a point e(p) or a range e(p):f(p), and may hold
- * only under a condition on p. Statements stand in any order.
+ * **Program.** Dim d has the range lo_d <= p_d < hi_d. A statement s has some of the dims; its
+ * domain is the box of their ranges. At each point p, s makes one value and reads points of other
+ * values: a read names a source q, gives for each dim of q a point e(p) or a range e(p):f(p), and
+ * may hold only under a condition on p. Statements stand in any order.
  *
  * **Need.** A point runs if a kept statement (a yield) has the point, or if a point that runs reads
  * the point. On a program without cycles, N = kept + reads(N) has one solution. So need.c guesses N
- * by boxes, widens a box that grows along a dim, takes away what nothing needs, and accepts N if one
- * more application changes nothing. What boxes cannot say is counted point by point if the program
- * is small, and otherwise left as a superset (`inexact`).
+ * by boxes, widens a box that grows along a dim, takes away what nothing needs, and accepts N if
+ * one more application changes nothing. What boxes cannot say is counted point by point if the
+ * program is small, and otherwise left as a superset (`inexact`).
  *
  * **Time.** A loop over dim d in direction D (+1 or -1) runs statement s at the turn D*p_d + c_s, a
  * statement without the dim at the turn c_s. A read of q by s is in time if
  *
  *     c_s - c_q >= W,   W = max over p where the read holds of  D*e_d(p) - D*p_d
  *
- * where e_d is the last point of q that the read meets in the direction D, and a term is absent where
- * q or s lacks the dim. Domains are boxes, so W is the bound of an affine form over a box: no point
- * is counted. A read with c_s - c_q > W is carried by the loop and asks nothing of loops inside.
+ * where e_d is the last point of q that the read meets in the direction D, and a term is absent
+ * where q or s lacks the dim. Domains are boxes, so W is the bound of an affine form over a box: no
+ * point is counted. A read with c_s - c_q > W is carried by the loop and asks nothing of loops
+ * inside.
  *
- * **Order** (Allen and Kennedy 1987, "Automatic translation of FORTRAN programs to vector form", with
- * directions and shifts). Of the statements at hand and the reads that no outer loop carries:
+ * **Order** (Allen and Kennedy 1987, "Automatic translation of FORTRAN programs to vector form",
+ * with directions and shifts). Of the statements at hand and the reads that no outer loop carries:
  *
  *  1. strongly connected components, in topological order, by place in the text;
- *  2. a component with a cycle needs a loop: the first dim and direction, by the header's order (dims
+ *  2. a component with a cycle needs a loop: the first dim and direction, by the header's order
+ *  (dims
  *     of program.outer before the others), whose difference constraints have no positive cycle
  *     (Bellman and Ford). Taking a legal dim outermost never hurts the dims inside;
- *  3. a component joins the loop of the components before it if all constraints stay solvable and no
- *     read joins the two whose W is the whole length of the dim or nearly so (a range that ends with
- *     the dim, a whole range): such a read splits loops;
- *  4. freeing value s at p is a statement too: it reads s and each reader of s by the inverse index,
+ *  3. a component joins the loop of the components before it if all constraints stay solvable and
+ *  no
+ *     read joins the two whose W is the whole length of the dim or nearly so (a range that ends
+ *     with the dim, a whole range): such a read splits loops;
+ *  4. freeing value s at p is a statement too: it reads s and each reader of s by the inverse
+ *  index,
  *     of which only the bound is needed: W of the inverse in direction D is W of the read in
  *     direction -D. A free that cannot join the loop of its readers comes after the loop;
  *  5. shifts: of all c that meet the constraints, the c with least live bytes,
@@ -44,13 +48,14 @@
  * Cost: D dims, n statements, m reads: O(D (n + m) n) for components and directions, O(n^2 m) at
  * worst for shifts, and nothing that grows with the length of a dim.
  *
- * **Without a nest.** First statements are cut into parts where their conditions change, and reads into
- * reads of parts, up to three times (split.c): a component may fall apart so. Then the program is
- * ordered point by point, by search through all points, which also names the cycle if there is one.
+ * **Without a nest.** First statements are cut into parts where their conditions change, and reads
+ * into reads of parts, up to three times (split.c): a component may fall apart so. Then the program
+ * is ordered point by point, by search through all points, which also names the cycle if there is
+ * one.
  *
- * **Loops.** A statement's points are disjoint boxes (needed, cut where a condition changes). A loop
- * is cut at the turns where the set of running boxes changes, so prologues and epilogues are loops
- * of their own, no condition is left in a body, and bounds are constants.
+ * **Loops.** A statement's points are disjoint boxes (needed, cut where a condition changes). A
+ * loop is cut at the turns where the set of running boxes changes, so prologues and epilogues are
+ * loops of their own, no condition is left in a body, and bounds are constants.
  *
  * Everything made lives in the arena that the caller gives. */
 #ifndef DS_TEMPORAL_TEMPORAL_H
@@ -149,9 +154,9 @@ typedef enum ds_temporal_node_kind {
     DS_TEMPORAL_FREE,
 } ds_temporal_node_kind;
 
-/* Where a statement runs, in one dim: at v + offset with v the variable of the enclosing loop number
- * `loop` (0: the outermost), or at the constant `offset` if loop is DS_TEMPORAL_NO_LOOP. A free
- * covers `count` points from there. */
+/* Where a statement runs, in one dim: at v + offset with v the variable of the enclosing loop
+ * number `loop` (0: the outermost), or at the constant `offset` if loop is DS_TEMPORAL_NO_LOOP. A
+ * free covers `count` points from there. */
 #define DS_TEMPORAL_NO_LOOP UINT32_MAX
 typedef struct ds_temporal_place {
     uint32_t loop;
@@ -193,17 +198,17 @@ typedef struct ds_temporal_schedule {
     int64_t runs; /* points that run */
 } ds_temporal_schedule;
 
-/* Schedules a program. Every needed point runs once, after all that the point reads; a value is freed
- * once, after its last reader; kept values are not freed.
+/* Schedules a program. Every needed point runs once, after all that the point reads; a value is
+ * freed once, after its last reader; kept values are not freed.
  * Errors: DS_ERR_VALUE for a cycle, "%o{3} reads %h{3}, which reads %o{3}"; DS_ERR_LIMIT for a
  * program without a nest and with more points than can be searched (2^20). */
 ds_status ds_temporal_schedule_make(const ds_temporal_program *program, ds_arena *arena,
                                     ds_temporal_schedule *out, ds_error *err);
 
-/* How many turns of a loop over `dim` in the direction may pass, without shifts, from a point of the
- * read's source to the statement that reads the point: with the shifts c of both, the point is last
- * read c_reader - c_source + the result turns after the point was made. The statement or its source
- * may lack the dim (temporal.h's W in the other direction). O(size of the index). */
+/* How many turns of a loop over `dim` in the direction may pass, without shifts, from a point of
+ * the read's source to the statement that reads the point: with the shifts c of both, the point is
+ * last read c_reader - c_source + the result turns after the point was made. The statement or its
+ * source may lack the dim (temporal.h's W in the other direction). O(size of the index). */
 int64_t ds_temporal_reach(const ds_temporal_program *program, uint32_t reader,
                           const ds_temporal_read *read, uint32_t dim, int direction,
                           ds_arena *arena);

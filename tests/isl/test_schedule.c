@@ -1,6 +1,6 @@
-/* isl as an oracle, where isl is installed: programs that isl finds a schedule for have a nest of loops
- * here, all but two of 10,000. isl looks for one multi-dimensional affine schedule a statement (Feautrier,
- * Pluto), skewed ones too. */
+/* isl as an oracle, where isl is installed: programs that isl finds a schedule for have a nest of
+ * loops here, all but two of 10,000. isl looks for one multi-dimensional affine schedule a
+ * statement (Feautrier, Pluto), skewed ones too. */
 #include "tests/support/temporal.h"
 
 #include <criterion/criterion.h>

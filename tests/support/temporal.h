@@ -12,8 +12,8 @@
  * Sources may come later. Ends the test on an error. */
 ds_temporal_program temporal_parse(ds_arena *arena, const char *text);
 
-/* A random program: three dims at most, bounds up to 6, six statements at most, every read in bounds.
- * About half of the programs have a cycle. */
+/* A random program: three dims at most, bounds up to 6, six statements at most, every read in
+ * bounds. About half of the programs have a cycle. */
 void temporal_random(uint64_t seed, ds_buf *out);
 
 /* The program's points, by an evaluator that shares nothing with the scheduler. */
@@ -27,7 +27,8 @@ typedef struct temporal_world {
 void temporal_world_init(const ds_temporal_program *program, temporal_world *out);
 void temporal_world_deinit(temporal_world *world);
 /* Carries a schedule out: every needed point once and no other, all that a point reads before the
- * point and not freed, all values but kept ones freed once. NULL, or the first offence as text (static storage). */
+ * point and not freed, all values but kept ones freed once. NULL, or the first offence as text
+ * (static storage). */
 const char *temporal_world_run(temporal_world *world, const ds_temporal_schedule *schedule);
 
 #endif

@@ -4,8 +4,8 @@
  * store, a tensor that the loops carry: `put` writes the point of a turn, a slice reads points. A
  * result of the rec is a family, filled from its store after the loops.
  *
- * A run of a statement is the statement's op, copied as any op of a model, with the dims replaced by
- * what the loops around say: %x{t, l-1} is read at t = v - 3 as %x{v - 3, l-1}. */
+ * A run of a statement is the statement's op, copied as any op of a model, with the dims replaced
+ * by what the loops around say: %x{t, l-1} is read at t = v - 3 as %x{v - 3, l-1}. */
 #include "ir/passes/lower/rec_internal.h"
 
 #include <stdlib.h>
@@ -291,8 +291,8 @@ static ds_status store_results(ds_lower_rec *rec, const ds_temporal_node *node, 
     return DS_OK;
 }
 
-/* Reads and copies at the point of a run: dims are replaced by what the loops around say. `use`: only
- * this use is read, into *out. */
+/* Reads and copies at the point of a run: dims are replaced by what the loops around say. `use`:
+ * only this use is read, into *out. */
 static ds_status at_point(ds_lower_rec *rec, const ds_temporal_node *node, const ds_use *use,
                           ds_use *out, ds_error *err) {
     ds_lowering *l = rec->l;

@@ -70,7 +70,8 @@ typedef struct ds_lower_rec {
 /* rec_program.c: statements and reads of the rec. Errors: DS_ERR_UNSUPPORTED. */
 ds_status ds_lower__rec_program(ds_lower_rec *rec, ds_error *err);
 
-/* The loops around a statement in the nest, from the outermost, and its place in the nest's text. */
+/* The loops around a statement in the nest, from the outermost, and its place in the nest's
+ * text. */
 typedef struct ds_lower_path {
     const ds_temporal_nest *loops[DS_TEMPORAL_DIMS];
     uint32_t n, at;
@@ -78,10 +79,11 @@ typedef struct ds_lower_path {
 /* [program.n]; without a nest of whole statements, without loops. */
 ds_lower_path *ds_lower__rec_paths(const ds_lower_rec *rec);
 
-/* rec_join.c: cases that are what a loop begins with. True: there are some, and the schedule is to be
- * made again. */
+/* rec_join.c: cases that are what a loop begins with. True: there are some, and the schedule is to
+ * be made again. */
 bool ds_lower__rec_joins(ds_lower_rec *rec);
-/* Is the run of a case in a loop that begins with the case's first branch (`starts`), or goes on? */
+/* Is the run of a case in a loop that begins with the case's first branch (`starts`), or goes
+ * on? */
 bool ds_lower__rec_in_join(const ds_lower_rec *rec, const ds_temporal_node *run,
                            const ds_temporal_node *loop, uint32_t depth, bool *starts);
 /* The run at the first point of its join. */

@@ -1,5 +1,5 @@
-/* Cases that are what a loop begins with: `%x = case t == 0: %a, else: %u{t - 1}` over a carried %u.
- * Without these the first turn of every recurrence would be written apart from the others. */
+/* Cases that are what a loop begins with: `%x = case t == 0: %a, else: %u{t - 1}` over a carried
+ * %u. Without these the first turn of every recurrence would be written apart from the others. */
 #include "ir/passes/lower/rec_internal.h"
 
 /* Does `when` hold at the first point of a dim alone: t == 0, or t < 1? */

@@ -168,8 +168,8 @@ static bool reads_first(const slots *s, uint32_t reader, const ds_temporal_read 
     return !read->index[from->loops[depth]->dim].end;
 }
 
-/* Slots that a read asks of the loop at `depth` around its source; INT64_MAX: all points. *turns: how
- * many turns later the read may come. */
+/* Slots that a read asks of the loop at `depth` around its source; INT64_MAX: all points. *turns:
+ * how many turns later the read may come. */
 static int64_t slots_of_read(const slots *s, uint32_t reader, const ds_temporal_read *read,
                              uint32_t depth, int64_t *turns) {
     const ds_temporal_nest *loop = s->paths[s->source].loops[depth];
@@ -191,8 +191,8 @@ static int64_t slots_of_read(const slots *s, uint32_t reader, const ds_temporal_
     return *turns > 0 && reads_first(s, reader, read, depth) ? *turns : *turns + 1;
 }
 
-/* Rings, from the outermost loop in. A dim inside may be one only if every read comes in the turn of
- * the loops around that made the point. */
+/* Rings, from the outermost loop in. A dim inside may be one only if every read comes in the turn
+ * of the loops around that made the point. */
 static void find_rings(const slots *s, ds_lower_store *store) {
     const path *own = &s->paths[s->source];
     const ds_temporal_program *program = &s->rec->program;
@@ -251,8 +251,8 @@ static ds_status order_dims(ds_lower_rec *rec, ds_lower_store *store, uint32_t s
     return DS_OK;
 }
 
-/* The dims of which ranges are read, and the place that `stack` gives to the range if all readers of
- * ranges are stacks of one place. */
+/* The dims of which ranges are read, and the place that `stack` gives to the range if all readers
+ * of ranges are stacks of one place. */
 static uint32_t ranges_of(const ds_lower_rec *rec, ds_value value, uint32_t *axis) {
     uint32_t range = 0;
     bool alike = true, any = false;

@@ -1,5 +1,5 @@
-/* Closed forms of stores against stores that are really kept: slots are taken, written, read back and
- * given up turn by turn, and their bytes counted. */
+/* Closed forms of stores against stores that are really kept: slots are taken, written, read back
+ * and given up turn by turn, and their bytes counted. */
 #include "ir/temporal/store.h"
 
 #include <criterion/criterion.h>
@@ -36,8 +36,8 @@ static void keep_tiles(const ds_store *s, int64_t tile, kept *k, int64_t t) {
     }
 }
 
-/* A ring of `slots`, each point written `times` times, w apart. Every window must lie in one piece if
- * points are written twice. */
+/* A ring of `slots`, each point written `times` times, w apart. Every window must lie in one piece
+ * if points are written twice. */
 static void keep_ring(const ds_store *s, int64_t times, kept *k, int64_t t) {
     int64_t w = s->window > 0 && s->window < s->length ? s->window : s->length;
     for (int64_t i = 0; i < times; i++) k->slot[t % w + i * w] = t;
