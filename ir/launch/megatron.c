@@ -265,6 +265,9 @@ static ds_status read_recompute(ds_args *a, ds_error *err) {
     if (strcmp(granularity, "full") != 0)
         return ds_args__wrong(a, A_RECOMPUTE, err, "is '%.20s'; full and selective are known",
                               granularity);
+    if (n < 1 && ds_args__has(a, A_RECOMPUTE_LAYERS))
+        return ds_args__wrong(a, A_RECOMPUTE_LAYERS, err,
+                              "is 0; Megatron-LM takes from 1 to the layers of a stage");
     if (n < 1) n = 1;
     bool is_block = method && strcmp(method, "block") == 0;
     bool all = n >= l->model.size[DS_MODEL_LAYERS] / (l->pp * l->virtual_stages);
