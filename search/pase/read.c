@@ -399,6 +399,14 @@ static void count_ties(reader *r) {
     free(ties);
 }
 
+/* Costs and memory of the search are those of a step that trains every weight. */
+static ds_status check_train(const ds_model_step *step, ds_error *err) {
+    if (!step->train.on || step->train.lora_rank < 1) return DS_OK;
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                        "pase and tap count gradients and states of every weight, and "
+                        "train.lora_rank freezes the model's weights; sweep simulates such steps");
+}
+
 ds_status ds_pase_graph_read(const ds_model_step *step, ds_pase_graph **out, ds_error *err) {
     reader r = {.step = step,
                 .graph = ds_pase_graph_new(),
@@ -407,7 +415,8 @@ ds_status ds_pase_graph_read(const ds_model_step *step, ds_pase_graph **out, ds_
         r.values[step->func->args[i].i].argument = ds_value_at(step->func, step->func->args[i]);
     for (uint32_t w = 0; w < step->weights.n; w++)
         r.values[step->weights.at[w].arg.i].is_weight = true;
-    ds_status status = count_devices(&r, err);
+    ds_status status = check_train(step, err);
+    if (!status) status = count_devices(&r, err);
     ds_map_init(&r.counted);
     if (!status) status = read_block(&r, &step->func->body, NULL, NULL, err);
     if (!status) count_ties(&r);
