@@ -20,7 +20,8 @@
 
 enum {
     MOST_SEQUENCES = 1 << 22,
-    LENGTHS = 1 /* of the draws under a seed, those of lengths */
+    MOST_DOCUMENTS = 1 << 24, /* a second of draws */
+    LENGTHS = 1               /* of the draws under a seed, those of lengths */
 };
 
 /* A length as drawn. */
@@ -47,6 +48,14 @@ double ds_lower__span(const ds_train *train, uint64_t seed, uint64_t replica, in
     return squares / ((double)seq * (double)sequences);
 }
 
+/* Documents that fill the tokens, as many as are expected. */
+static double expected_documents(const ds_train *train, int64_t seq, double tokens) {
+    double mean = 0;
+    for (uint32_t i = 0; i < train->n_documents; i++)
+        mean += train->documents[i].share * fmin((double)train->documents[i].tokens, (double)seq);
+    return tokens / mean;
+}
+
 /* The span of the slowest replica, for a microbatch of `batch` sequences of all replicas. */
 static ds_status find_span(const ds_lowering *l, int64_t seq, int64_t batch, ds_loc loc,
                            int64_t *out, ds_error *err) {
@@ -57,8 +66,15 @@ static ds_status find_span(const ds_lowering *l, int64_t seq, int64_t batch, ds_
     if (!ds_mul_i64(batch, s->microbatches, &all) || all > MOST_SEQUENCES || seq > INT64_C(1) << 40)
         return ds_error_set(err, DS_ERR_LIMIT, loc, "lengths: a step of more than %d sequences",
                             (int)MOST_SEQUENCES);
-    int64_t sequences = all > s->dp ? all / s->dp : 1;
-    for (int64_t r = 0; r < s->dp; r++)
+    int64_t sequences = all > s->dp ? all / s->dp : 1, replicas = s->dp;
+    if (l->step->train.n_documents == 1) sequences = replicas = 1; /* all are alike */
+    double tokens = (double)seq * (double)sequences * (double)replicas;
+    if (expected_documents(&l->step->train, seq, tokens) > MOST_DOCUMENTS)
+        return ds_error_set(err, DS_ERR_LIMIT, loc,
+                            "lengths: a step of %.3g tokens has more than %d documents; say longer "
+                            "documents, or the mean length alone",
+                            tokens, (int)MOST_DOCUMENTS);
+    for (int64_t r = 0; r < replicas; r++)
         most = fmax(most,
                     ds_lower__span(&l->step->train, (uint64_t)seed, (uint64_t)r, seq, sequences));
     *out = llround(most);
@@ -90,4 +106,13 @@ ds_status ds_lower__pack(ds_lowering *l, ds_op *op, ds_error *err) {
     l->packed_seq = keys;
     if (l->span < keys) ds_build_attr_int(&l->b, op, "document", l->span);
     return DS_OK;
+}
+
+ds_status ds_lower__check_packed(const ds_lowering *l, ds_error *err) {
+    if (!l->step->train.on || !l->step->train.n_documents || l->packed_seq) return DS_OK;
+    const ds_attr *attr = ds_scenario_find(l->source->unit, "train", "lengths");
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, attr ? attr->loc : DS_NOWHERE,
+                        "lengths: @%s has no `attention` over a sequence whose documents could be "
+                        "packed",
+                        l->model->name);
 }

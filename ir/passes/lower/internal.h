@@ -105,6 +105,8 @@ ds_status ds_lower__cast(ds_lowering *l, ds_use *use, ds_dtype dtype, ds_error *
 /* documents.c: says how long the documents are in which attention stays. Errors: DS_ERR_UNSUPPORTED,
  * DS_ERR_LIMIT. O(documents of a step, once). */
 ds_status ds_lower__pack(ds_lowering *l, ds_op *op, ds_error *err);
+/* Refuses `lengths` for a model without an attention that packs. */
+ds_status ds_lower__check_packed(const ds_lowering *l, ds_error *err);
 /* The span of one replica's documents. O(documents). */
 double ds_lower__span(const ds_train *train, uint64_t seed, uint64_t replica, int64_t seq,
                       int64_t sequences);

@@ -334,6 +334,7 @@ static ds_status lower(ds_lowering *l, ds_error *err) {
     if (m > 1 && !step->train.on) l->micro_index = ds_clone_index_name(&l->c, "m", NULL, 0);
     DS_TRY(build_step(l, err));
     DS_TRY(ds_lower__freeze(l, err));
+    DS_TRY(ds_lower__check_packed(l, err));
     DS_PUSH(arena_of(l), &l->c.module->funcs, step->func);
     add_scenario(l);
     keep_strategy(l);
