@@ -156,17 +156,31 @@ static void summarise(ds_result *r) {
     ds_metrics_derive(m);
 }
 
-/* With packed documents the products of the step as it is lowered: the model has one document a
+/* Attention over packed documents, in the step as it is lowered: the model has one document a
  * sequence. */
-static ds_status count_packed(ds_result *r, ds_error *err) {
+static ds_status count_packed(const ds_result *r, double *attention, ds_error *err) {
     ds_model_step *step = NULL;
     ds_model_counts counts;
     DS_TRY(ds_model_step_new(r->source, &step, err));
     ds_status status = ds_model_count(&step->binding, step->func, &counts, err);
-    double times = 3.0 * (double)step->strategy.microbatches;
+    double times = (double)step->strategy.microbatches;
     ds_model_step_free(step);
-    if (status != DS_OK) return status;
-    r->model_flop = times * (double)(counts.matmul_flop - counts.padding_flop);
+    if (status == DS_OK) *attention = times * (double)counts.attention_flop;
+    return status;
+}
+
+/* Each product has two in the backward pass, one by either operand; a frozen weight has no
+ * gradient. */
+static ds_status count_flop(ds_result *r, ds_error *err) {
+    ds_model_counts all;
+    const ds_train *train = &r->step->train;
+    DS_TRY(ds_model_count(r->source, ds_scenario_model(r->source->unit), &all, err));
+    double attention = (double)all.attention_flop, times = train->on ? 3 : 1;
+    double weights = train->on && train->lora_rank ? 2 : times;
+    if (train->on && train->n_documents) DS_TRY(count_packed(r, &attention, err));
+    r->model_flop = weights * (double)(all.matmul_flop - all.padding_flop - all.attention_flop) +
+                    times * attention;
+    r->padding_flop = weights * (double)all.padding_flop;
     return DS_OK;
 }
 
@@ -178,13 +192,7 @@ static ds_status find_program(ds_result *r, bool trusted, const ds_binding **pro
         return DS_OK;
     DS_TRY(ds_run__make_step(r->source, trusted, &r->step, err));
     *program = &r->step->binding;
-    DS_TRY(ds_model_flop(r->source, r->step->train.on, &r->model_flop, &r->padding_flop, err));
-    if (r->step->train.on && r->step->train.n_documents) DS_TRY(count_packed(r, err));
-    if (r->step->train.on && r->step->train.lora_rank) { /* a frozen weight has no gradient */
-        r->model_flop *= 2.0 / 3;
-        r->padding_flop *= 2.0 / 3;
-    }
-    return DS_OK;
+    return count_flop(r, err);
 }
 
 ds_status ds_run__simulate(ds_result *r, const ds_binding *program, const ds_profiles *profiles,

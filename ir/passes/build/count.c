@@ -77,6 +77,7 @@ static ds_status add_counts(ds_model_counts *to, const ds_model_counts *more, ds
         __builtin_add_overflow(to->parameters, more->parameters, &to->parameters) ||
         __builtin_add_overflow(to->flop, more->flop, &to->flop) ||
         __builtin_add_overflow(to->matmul_flop, more->matmul_flop, &to->matmul_flop) ||
+        __builtin_add_overflow(to->attention_flop, more->attention_flop, &to->attention_flop) ||
         __builtin_add_overflow(to->padding_flop, more->padding_flop, &to->padding_flop))
         return ds_error_set(err, DS_ERR_OVERFLOW, loc, "more than 2^63 parameters up to here");
     return DS_OK;
@@ -160,7 +161,8 @@ static ds_status count_work(counter *c, const ds_env *env, const ds_op *op, ds_m
     free(shapes);
     DS_TRY(status);
     ds_model_counts one = {.flop = work.flop,
-                           .matmul_flop = is_products(work.kind) ? work.flop : 0};
+                           .matmul_flop = is_products(work.kind) ? work.flop : 0,
+                           .attention_flop = work.kind == DS_WORK_ATTENTION ? work.flop : 0};
     if (in.all) one.padding_flop = one.matmul_flop - one.matmul_flop * in.used / in.all;
     return add_counts(sum, &one, op->loc, err);
 }
@@ -288,6 +290,7 @@ static ds_status walk_equation(counter *c, rec_point *p, const ds_op *op, ds_mod
         DS_TRY(walk_op(c, op, &p->at[p->rec->n_dims - 1], &one, err));
         all.flop += one.flop * alike;
         all.matmul_flop += one.matmul_flop * alike;
+        all.attention_flop += one.attention_flop * alike;
         all.padding_flop += one.padding_flop * alike;
         all.weights = one.weights * weights; /* the same at every point */
         all.parameters = one.parameters * weights;

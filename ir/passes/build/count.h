@@ -6,13 +6,14 @@
 #include "ir/core/ir.h"
 
 typedef struct ds_model_counts {
-    int64_t weights;      /* weight tensors */
-    int64_t parameters;   /* their elements */
-    ds_i128 flop;         /* of all ops; a multiply-add is 2. Batches of a million devices have more
+    int64_t weights;     /* weight tensors */
+    int64_t parameters;  /* their elements */
+    ds_i128 flop;        /* of all ops; a multiply-add is 2. Batches of a million devices have more
                              than 2^63 */
-    ds_i128 matmul_flop;  /* of flop: matrix products, convolutions, attention, LSTM cells, as
+    ds_i128 matmul_flop; /* of flop: matrix products, convolutions, attention, LSTM cells, as
                              papers count. Causal attention is half of full attention */
-    ds_i128 padding_flop; /* of matmul_flop: on rows of experts' buffers that no token uses */
+    ds_i128 attention_flop; /* of matmul_flop: the op `attention`, which has no weights */
+    ds_i128 padding_flop;   /* of matmul_flop: on rows of experts' buffers that no token uses */
 } ds_model_counts;
 
 /* Counts the parameters of `model`, and the FLOPs of one run: for a model, one forward pass over

@@ -208,6 +208,32 @@ Test(run_model, mfu_counts_what_the_model_needs) {
     }
 }
 
+/* Frozen weights have no gradient: 4 FLOPs a weight and token, not 6. Attention has no weights: 3
+ * times its forward pass, 2 h of the causal half of s * s pairs. Documents of a quarter of a sequence
+ * have a quarter of the pairs. */
+Test(run_model, mfu_of_adapters_leaves_out_gradients_of_weights) {
+    const double s = 2048, b = 4, l = 2, h = 512, f = 1024, v = 1000;
+    const double weights = l * (4 * h * h + 3 * h * f) + v * h, attention = l * 2 * b * s * s * h;
+    static const char text[] =
+        "dir 1\nimport \"models/llama.dir\" with layers = 2, hidden = 512, heads = 8, kv_heads = "
+        "8, "
+        "ffn = 1024, vocab = 1000, seq = 2048, batch = 4\n"
+        "topology @t { device d[1] : \"A100-SXM4-80GB\" }\n"
+        "scenario {\n  model = @llama\n  on = @t\n  train { optimizer = sgd, lora_rank = 8%s }\n"
+        "  strategy { microbatches = 2 }\n}\n";
+    for (int packed = 0; packed < 2; packed++) {
+        char all[1024];
+        sim_case c;
+        snprintf(all, sizeof all, text, packed ? ", lengths = [\"512\"]" : "");
+        sim_run_text(&c, all, NULL, false);
+        cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+        double wanted = 4 * b * s * weights + 3 * attention / (packed ? 4 : 1);
+        cr_expect_float_eq(c.result->model_flop, wanted, 1e-9 * wanted, "%.17g, not %.17g",
+                           c.result->model_flop, wanted);
+        sim_free(&c);
+    }
+}
+
 /* Mixtral with a quarter more room than tokens need: MFU counts a token's two experts, so 6 FLOPs a
  * weight that a token uses, tables of words apart, and 2 (forward) of the causal half of scores and
  * sums; padding is a quarter of the experts' work. In one microbatch and in four. */
