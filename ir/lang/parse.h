@@ -60,8 +60,8 @@ typedef struct ds_parser {
     ds_func *func;
     ds_map values; /* interned name → index into func->values + 1; 0: none */
     DS_VEC(ds_scope_undo) undo;
-    uint32_t visible_from;   /* values before this one cannot be named (local regions) */
-    uint32_t blocks;         /* open */
+    uint32_t visible_from;     /* values before this one cannot be named (local regions) */
+    uint32_t blocks;           /* open */
     struct ds_open_rec *rec;   /* parse_rec.c; NULL: outside a rec */
     struct ds_open_loop *loop; /* parse_op.c; NULL: outside loops */
 } ds_parser;

@@ -78,10 +78,11 @@ typedef struct ds_model_step {
      * one microbatch, or a pass has written some size as a number. */
     const char *microbatch;
     int64_t batch;
-    uint32_t n_model_results;       /* results of the model itself; the loss is the first */
-    DS_VEC(ds_step_weight) weights; /* in the unit's arena, in order of the arguments; frozen ones
+    uint32_t n_model_results; /* results of the model itself; the loss is the first */
+    DS_VEC(ds_step_weight)
+    weights;       /* in the unit's arena, in order of the arguments; frozen ones
                                        behind all others */
-    uint32_t done;                  /* bit i: pass i has run */
+    uint32_t done; /* bit i: pass i has run */
     /* Set by the caller before `grad` if only the program after `overlap` is wanted. A pipeline's
      * step is then brief between `grad` and `pipeline`: the call of a middle microbatch has no
      * operands, and no results but the model's. A brief step is verified once, after `overlap`,

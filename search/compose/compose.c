@@ -25,8 +25,7 @@ bool ds_compose_can(const ds_binding *binding, const ds_sim_options *options, co
     const ds_unit *unit = binding->unit;
     *why = NULL;
     if (!ds_unit_scenario(unit) || ds_scenario_n_jobs(unit)) return refuse(why, "jobs");
-    if (!ds_scenario_model(unit) || ds_scenario_is_program(unit))
-        return refuse(why, "a program");
+    if (!ds_scenario_model(unit) || ds_scenario_is_program(unit)) return refuse(why, "a program");
     if (options->unfold || options->stepwise) return refuse(why, "an unfolded network");
     if (options->mem_mode != DS_MEM_EXACT) return refuse(why, "memory other than exact");
     if (ds_shares_wanted(binding) || ds_balance_wanted(binding))

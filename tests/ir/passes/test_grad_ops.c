@@ -182,8 +182,7 @@ Test(grad_ops, layout) {
     expect("", "weight %x : f32[2, 3, 4]\n%y = transpose(%x)", "2, 4, 3");
     expect("", "weight %x : f32[2, 3, 4]\n%y = stack(%x) {dim = 1}", "3, 2, 4");
     expect("", "weight %x : f32[2, 3, 4]\n%y = stack(%x) {dim = 2}", "3, 4, 2");
-    expect("",
-           "weight %c : f32[2, 8]\nweight %x : f32[2, 3]\n%y = put(%c, %x) {dim = 1, at = 4}",
+    expect("", "weight %c : f32[2, 8]\nweight %x : f32[2, 3]\n%y = put(%c, %x) {dim = 1, at = 4}",
            "2, 8");
     expect("",
            "weight %a : f32[2, 3]\nweight %b : f32[2, 1]\nweight %c : f32[2, 4]\n"

@@ -197,7 +197,7 @@ Test(knobs, values_are_read_by_kind) {
 static const char *text_for(const ds_knob *knob, char text[64]) {
     const char *last = knob->choices ? strrchr(knob->choices, ' ') : NULL;
     snprintf(text, 64, "%s", last ? last + 1 : knob->choices ? knob->choices : "1");
-    if (text[0] == '[') strcpy(text, "[q]"); /* [...]: a list */
+    if (text[0] == '[') strcpy(text, "[q]");                        /* [...]: a list */
     if (last && strchr(text, ':')) strcpy(strchr(text, ':'), ":1"); /* share:P */
     switch (knob->kind) {
     case DS_KNOB_BOOL:

@@ -97,7 +97,7 @@ static void expect(const setting *s) {
         double bytes = (double)load->bytes_q32 / 4294967296.0;
         bool fast = ds_topo_link_at(t.topo, load->link)->bytes_per_s > 100000000000;
         double *kind = fast ? &inside : &nic;
-        cr_expect(!*kind || fabs(bytes - *kind) < 1, "%.9g and %.9g", bytes, *kind);
+        cr_expect(*kind == 0 || fabs(bytes - *kind) < 1, "%.9g and %.9g", bytes, *kind);
         *kind = bytes;
     }
     cr_expect(fabs(nic - c.crossed * 1e4) < 40, "%d x %d, %d of %d: %.9g, not %.9g over the NIC",

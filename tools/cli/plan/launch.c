@@ -49,8 +49,7 @@ void cli_plan_put_launch(const cli_plan *plan, const ds_sweep_row *row, ds_buf *
     cli_plan_put_scenario(plan, row, &text);
     ds_diags_init(&diags);
     ds_status status = cli_plan_fix(plan, "plan", &text, &err);
-    if (status == DS_OK)
-        status = ds_load_text("plan", text.text, text.n, &plan->load, &unit, &err);
+    if (status == DS_OK) status = ds_load_text("plan", text.text, text.n, &plan->load, &unit, &err);
     if (status == DS_OK) status = ds_verify(unit, &diags);
     if (status == DS_OK) status = ds_bind(unit, NULL, 0, &binding, &err);
     if (status == DS_OK) {
