@@ -291,6 +291,9 @@ static ds_status put_rest(ds_args_out *o, const ds_launch *l, ds_error *err) {
         return ds_launch__lacks(l, err, "bucket_size", "it counts elements of %" PRId64 " bytes",
                                 bytes);
     if (l->bucket_bytes) ds_args_out__set_int(o, A_BUCKET, l->bucket_bytes / bytes);
+    if (l->zero == 3 && l->reshard && strcmp(l->reshard, "always") != 0)
+        return ds_launch__lacks(l, err, "reshard_after_forward",
+                                "stage 3 gathers weights again in the backward pass");
     if (out && strstr(l->offload, "activations"))
         return ds_launch__lacks(l, err, "offload", "activations stay on the device");
     if (out && strstr(l->offload, "optimizer")) ds_args_out__set(o, A_OFFLOAD_OPTIMIZER, "cpu");

@@ -30,6 +30,13 @@ static ds_status check(const ds_launch *l, ds_error *err) {
         return ds_launch__lacks(l, err, "zero", "it shares gradients and weights out");
     if (strcmp(l->recompute, "none") != 0 && strcmp(l->recompute, "full") != 0)
         return ds_launch__lacks(l, err, "recompute", "whole layers are computed again, or none");
+    if (l->bucket_bytes) return ds_launch__lacks(l, err, "bucket_size", "a unit is a layer");
+    if (l->offload && strcmp(l->offload, "[optimizer, weights]") != 0)
+        return ds_launch__lacks(l, err, "offload",
+                                "its CPUOffloadPolicy has optimizer and weights at hosts");
+    if (l->offload && l->offload_fraction < 1)
+        return ds_launch__lacks(l, err, "offload_fraction",
+                                "its CPUOffloadPolicy has all states at hosts");
     return DS_OK;
 }
 
@@ -46,6 +53,7 @@ static const char *layers_again(const ds_launch *l, ds_arena *arena) {
 
 ds_status ds_fsdp__write(const ds_launch *l, ds_buf *out, ds_error *err) {
     int64_t group = l->zero_group ? l->zero_group : l->dp;
+    const char *offload = l->offload ? ", offload_policy=CPUOffloadPolicy()" : "";
     DS_TRY(check(l, err));
     ds_launch__put_torchrun(l, out);
     ds_buf_put(out, " train.py\n");
@@ -60,11 +68,12 @@ ds_status ds_fsdp__write(const ds_launch *l, ds_buf *out, ds_error *err) {
     if (strcmp(l->recompute, "full") == 0)
         ds_buf_printf(out, "    %scheckpoint(layer)  # torch.distributed._composable\n",
                       layers_again(l, l->arena));
-    ds_buf_printf(out,
-                  "    fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=%s)\n"
-                  "fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=%s)\n",
-                  l->reshard && strcmp(l->reshard, "never") == 0 ? "False" : "True",
-                  l->reshard && strcmp(l->reshard, "always") != 0 ? "False" : "True");
+    ds_buf_printf(
+        out,
+        "    fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=%s%s)\n"
+        "fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=%s%s)\n",
+        l->reshard && strcmp(l->reshard, "never") == 0 ? "False" : "True", offload,
+        l->reshard && strcmp(l->reshard, "always") != 0 ? "False" : "True", offload);
     ds_buf_printf(out,
                   "# sequences of %" PRId64 " tokens; %" PRId64
                   " sequences a device and turn, %" PRId64 " turns a step\n",
