@@ -90,18 +90,29 @@ static bool has_stages(const cli_plan *plan) {
 static void put_pp(const cli_plan *plan, ds_buf *out) {
     if (!has_stages(plan)) return;
     int64_t most = plan->layers < MAX_STAGES ? plan->layers : MAX_STAGES;
-    ds_buf_printf(out, "  pp in divisors(world / tp)\n  where pp <= %" PRId64 "\n", most);
+    /* --set may fix pp */
+    ds_buf_printf(
+        out, "  pp in divisors(world / tp)\n  where pp <= %" PRId64 " and world / tp %% pp == 0\n",
+        most);
     if (!has(plan, CLI_HAS_UNEVEN))
         ds_buf_printf(out, "  where %" PRId64 " / pp * pp == %" PRId64 "\n", plan->layers,
                       plan->layers);
+}
+
+static bool is_fixed(const cli_plan *plan, const char *path) {
+    for (uint32_t i = 0; i < plan->n_fixed; i++)
+        if (strcmp(plan->fixed[i].path, path) == 0) return true;
+    return false;
 }
 
 static void put_replicas(const cli_plan *plan, ds_buf *out) {
     char rest[48] = "world";
     if (has(plan, CLI_HAS_TP)) strcat(rest, " / tp");
     if (has_stages(plan)) strcat(rest, " / pp");
-    if (has(plan, CLI_HAS_CP) && plan->seq >= 2 * CP_TOKENS && plan->experts <= 1) {
-        ds_buf_printf(out, "  cp in powers_of_two(1, %" PRId64 ")\n", plan->seq / CP_TOKENS);
+    bool may_split = plan->seq >= 2 * CP_TOKENS && plan->experts <= 1;
+    if (has(plan, CLI_HAS_CP) && (may_split || is_fixed(plan, "strategy.cp"))) {
+        ds_buf_printf(out, "  cp in powers_of_two(1, %" PRId64 ")\n",
+                      may_split ? plan->seq / CP_TOKENS : 1);
         ds_buf_printf(out, "  where %s / cp * cp == %s\n", rest, rest);
         strcat(rest, " / cp");
     }
