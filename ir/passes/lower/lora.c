@@ -301,6 +301,20 @@ static ds_status find_kinds(adapter *a, const char *name, ds_error *err) {
     return DS_OK;
 }
 
+/* Is A split by rank in equal parts? */
+static ds_status check_rank(const adapter *a, const char *name, ds_error *err) {
+    const ds_type *w = ds_value_at(a->l->b.func, a->w->value)->type;
+    int64_t rank = a->l->step->train.lora_rank, tp = a->l->step->strategy.tp;
+    if (rank % tp == 0 || split_dim(a, w, 'c')) return DS_OK;
+    for (uint32_t d = 0; d < w->rank; d++)
+        if (a->kinds[d] == 'k' && ds_type_is_over(w, d, "tp"))
+            return ds_error_set(err, DS_ERR_VALUE, a->op->loc,
+                                "lora_rank = %lld: the adapter of %s is split by rank, as its "
+                                "columns are over tp: tp = %lld must divide the rank",
+                                (long long)rank, name, (long long)tp);
+    return DS_OK;
+}
+
 ds_status ds_lower__adapt(ds_lowering *l, const ds_lower_frame *frame, const ds_op *from,
                           const ds_op *op, ds_use *result, ds_error *err) {
     const ds_train *train = &l->step->train;
@@ -316,6 +330,7 @@ ds_status ds_lower__adapt(ds_lowering *l, const ds_lower_frame *frame, const ds_
     ds_step_weight *weight = first ? first : second;
     DS_TRY(find_kinds(&a, name, err));
     if (weight->adapted) return refuse(&a, name, "reads a weight that has an adapter already", err);
+    DS_TRY(check_rank(&a, name, err));
     weight->adapted = a.kinds; /* before others are added, which may move the list */
     DS_TRY(put_halves(&a, result, err));
     return put_sum(&a, result, err);
