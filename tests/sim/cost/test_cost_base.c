@@ -65,8 +65,10 @@ Test(cost_base, factors_multiply_the_times_of_the_base) {
     cr_expect_eq(ds_profile_issue_ps(p, mine), 1500000);
     cr_expect_eq(ds_profile_slow_q32(p, mine), ds_profile_slow_q32(p, own));
 
-    ds_coll_demand demand = {
-        .collective = "all_reduce", .group = 4, .bytes = 1 << 20, .links = {10000000000, 0, 0, 1}};
+    ds_coll_demand demand = {.collective = "all_reduce",
+                             .group = 4,
+                             .bytes = 1 << 20,
+                             .links = {.slowest_bytes_per_s = 10000000000, .n_nodes = 1}};
     ds_coll_cost cost;
     cr_assert_eq(ds_cost_collective(p, mine, &demand, &cost, NULL, &err), DS_OK);
     cr_expect_eq(cost.launch_ps, 8000000);
