@@ -155,9 +155,9 @@ static void join_pieces(const cutter *c, pieces *now) {
     }
 }
 
-/* The turns lo <= v < hi, through all of which the same pieces run. */
+/* The turns lo <= v < hi, through all of which the same pieces run; `alone`: one turn, no loop. */
 static void emit_part(cutter *c, const ds_temporal_nest *nest, const pieces *of, uint32_t depth,
-                      const int64_t turns[2], nodes *out) {
+                      const int64_t turns[2], bool alone, nodes *out) {
     pieces now = {0};
     int64_t lo = turns[0], hi = turns[1];
     for (uint32_t i = 0; i < of->n; i++) {
@@ -166,9 +166,8 @@ static void emit_part(cutter *c, const ds_temporal_nest *nest, const pieces *of,
         if (from > lo || to < hi) continue;
         piece p = of->at[i];
         if (ds_temporal__dims_of(c->program, p.node) >> nest->dim & 1)
-            p.place[nest->dim] = hi - lo == 1
-                                     ? (ds_temporal_place){DS_TEMPORAL_NO_LOOP, lo + offset, 1}
-                                     : (ds_temporal_place){depth, offset, 1};
+            p.place[nest->dim] = alone ? (ds_temporal_place){DS_TEMPORAL_NO_LOOP, lo + offset, 1}
+                                       : (ds_temporal_place){depth, offset, 1};
         if (p.place[nest->dim].count > 0) {
             p.box.lo[nest->dim] = lo + offset;
             p.box.hi[nest->dim] = hi + offset;
@@ -177,7 +176,7 @@ static void emit_part(cutter *c, const ds_temporal_nest *nest, const pieces *of,
     }
     if (now.n == 0) return;
     join_pieces(c, &now);
-    if (hi - lo == 1) {
+    if (alone) {
         emit(c, nest->body, nest->n_body, &now, depth, out);
         return;
     }
@@ -211,9 +210,12 @@ static void emit_loop(cutter *c, const ds_temporal_nest *nest, const pieces *of,
     uint32_t distinct = 0;
     for (uint32_t i = 0; i < n; i++)
         if (distinct == 0 || cuts[i] != cuts[distinct - 1]) cuts[distinct++] = cuts[i];
+    bool alone = false;
     for (uint32_t i = 0; i + 1 < distinct; i++) {
         uint32_t k = nest->direction > 0 ? i : distinct - 2 - i;
-        emit_part(c, nest, &mine, depth, &cuts[k], out);
+        bool shown = alone && c->program->turns >> nest->dim & 1;
+        alone = cuts[k + 1] - cuts[k] == 1 && !shown;
+        emit_part(c, nest, &mine, depth, &cuts[k], alone, out);
     }
 }
 

@@ -143,6 +143,8 @@ typedef struct ds_temporal_program {
     const ds_temporal_statement *statements;
     uint32_t n;
     uint32_t outer; /* a bit a dim: tried before the others for an outer loop */
+    uint32_t turns; /* a bit a dim: of two turns without a loop one after the other, the second is a
+                     * loop, so that loops around tell which turn stands between */
     bool unfreed;   /* loops have no frees, and are not cut where frees begin or end */
 } ds_temporal_program;
 

@@ -2,6 +2,7 @@
 #include "ir/base/units.h"
 #include "ir/core/devices.h"
 #include "ir/strategy/jitter.h"
+#include "ir/strategy/tokens.h"
 #include "ir/verify/internal.h"
 
 #include <stdlib.h>
@@ -575,9 +576,22 @@ static void check_scenario(ds_checker *ck) {
     check_world(ck);
 }
 
+/* Numbers below their least are refused with the others. */
+static void check_tokens(ds_checker *ck) {
+    static const char *const numbers[] = {"prompt", "batch"};
+    ds_tokens tokens;
+    ds_error err = {0};
+    for (uint32_t i = 0; i < 2; i++) {
+        int64_t n;
+        if (ds_scenario_int(ck->binding, "tokens", numbers[i], &n, NULL) != DS_OK) return;
+    }
+    if (ds_tokens_read(ck->binding, &tokens, &err) != DS_OK) ds_verify__pass_on(ck, &err);
+}
+
 /* Checks each job as a scenario of its own. */
 void ds_verify__scenario_bound(ds_checker *ck) {
     uint32_t n = ds_scenario_n_jobs(ck->unit);
+    check_tokens(ck);
     if (!n) check_scenario(ck);
     for (uint32_t j = 0; j < n; j++) {
         int64_t start_ps, steps;

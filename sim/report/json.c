@@ -356,8 +356,27 @@ static void after_step(ds_json *json, const ds_result *r) {
     if (r->n_jobs) ds_json_key_int(json, "makespan_ps", r->run.step_ps);
 }
 
+static void put_tokens(ds_json *json, const ds_token_times *t) {
+    if (!t) return;
+    ds_json_key(json, "tokens");
+    ds_json_begin_object(json);
+    ds_json_key_string(json, "dim", t->dim);
+    ds_json_key_int(json, "prompt", t->prompt);
+    ds_json_key_int(json, "batch", t->batch);
+    ds_json_key_int(json, "first_token_ps", t->first_ps);
+    ds_json_key_double(json, "mean_token_ps", t->mean_ps);
+    ds_json_key_double(json, "tokens_per_s", t->per_s);
+    ds_json_key_int(json, "cache_bytes", t->cache_bytes);
+    ds_json_key(json, "token_ps");
+    ds_json_begin_array(json);
+    for (uint32_t i = 0; i < t->n; i++) ds_json_int(json, t->ps[i]);
+    ds_json_end_array(json);
+    ds_json_end_object(json);
+}
+
 static void after_throughput(ds_json *json, const ds_result *r) {
     ds_json_key_string(json, "throughput_unit", r->counts_samples ? "samples" : "steps");
+    put_tokens(json, r->tokens);
 }
 
 static void after_tasks(ds_json *json, const ds_result *r) {

@@ -104,6 +104,21 @@ static void put_throughput(const ds_result *r, ds_buf *out) {
         ds_buf_put(out, " steps/s\n");
 }
 
+/* The dim that counts tokens: ir/strategy/tokens.h. */
+static void put_tokens(const ds_result *r, ds_buf *out) {
+    const ds_token_times *t = r->tokens;
+    if (!t) return;
+    ds_buf_printf(out, "  first token  %s (end of %s = %lld)\n", ds_report__ps(t->first_ps).s,
+                  t->dim, (long long)t->prompt - 1);
+    if (t->n)
+        ds_buf_printf(
+            out, "  each token   %s in the mean of %u, the last %s; %.4g tokens/s (batch %lld)\n",
+            ds_report__ps((int64_t)(t->mean_ps + 0.5)).s, t->n, ds_report__ps(t->ps[t->n - 1]).s,
+            t->per_s, (long long)t->batch);
+    ds_buf_printf(out, "  cache        %s a device at the end\n",
+                  ds_report__bytes(t->cache_bytes).s);
+}
+
 /* Work on rows of experts' buffers that no token uses: MFU does not count it. */
 static void put_padding(const ds_result *r, ds_buf *out) {
     if (r->padding_flop <= 0) return;
@@ -159,6 +174,7 @@ static void put_head(const ds_result *r, ds_buf *out) {
                   bound ? ", a lower bound" : "");
     put_uncertainty(r, out);
     put_throughput(r, out);
+    put_tokens(r, out);
     for (uint32_t k = 0; k < n; k++) put_kind(r, &kinds[k], out);
     put_padding(r, out);
     free(kinds);

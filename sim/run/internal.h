@@ -21,5 +21,7 @@ ds_status ds_run__balance(const ds_binding *source, const ds_profiles *profiles,
 /* ds_simulate with dp_shares = time: writes the parts into the source's scenario (shares.c). */
 ds_status ds_run__shares(const ds_binding *source, const ds_profiles *profiles,
                          const ds_sim_options *options, ds_result **out, ds_error *err);
+/* Sets result->tokens if the scenario has `tokens` (tokens.c). Errors: a schedule without turns. */
+ds_status ds_run__tokens(ds_result *result, ds_error *err);
 
 #endif

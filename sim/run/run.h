@@ -97,6 +97,21 @@ typedef struct ds_job_link {
     uint32_t link, job;
 } ds_job_link;
 
+/* Times of the turns of the dim that counts tokens (ir/strategy/tokens.h). A turn ends with the last
+ * of its operations, and a turn that ends before an earlier one takes no time. What runs before the
+ * first turn counts to the first, what runs after the last to the last. Turns at the end that only
+ * store what turns before have made are part of the turn before. So first_ps and ps are the step. */
+typedef struct ds_token_times {
+    const char *dim;
+    int64_t prompt, batch;
+    int64_t first_ps; /* until the turn prompt - 1 has ended, which makes the first token */
+    int64_t *ps;      /* of each turn from `prompt` on; owned */
+    uint32_t n;
+    double mean_ps;      /* of ps */
+    double per_s;        /* tokens of the whole batch */
+    int64_t cache_bytes; /* on a device of the fullest class: stores that turns fill and read */
+} ds_token_times;
+
 /* Sets what follows from other results, of a step simulated or put together: throughput. */
 void ds_metrics_derive(ds_metrics *metrics);
 /* Takes the peak and the capacity (0: not known) of one class after the other into the memory of
@@ -121,8 +136,9 @@ typedef struct ds_result {
     double padding_flop;  /* of a model: products on rows of experts' buffers that no token uses,
                            * which model_flop leaves out */
     double useful;        /* of a model: model_flop over the products that were executed */
-    uint32_t fullest;     /* the class of the device nearest to (or furthest over) its capacity */
-    ds_advice *advice;    /* of ds_advise: single changes, then combinations; NULL: not asked */
+    ds_token_times *tokens; /* NULL: the scenario has no `tokens` */
+    uint32_t fullest;       /* the class of the device nearest to (or furthest over) its capacity */
+    ds_advice *advice;      /* of ds_advise: single changes, then combinations; NULL: not asked */
     uint32_t n_advice;
     struct ds_monte_carlo *monte_carlo; /* of ds_jitter_runs; NULL: not asked */
     ds_faster_cut *cut;  /* of ds_balance_advise; NULL: not asked, or no cut is faster */

@@ -219,7 +219,7 @@ ds_status ds_run__simulate(ds_result *r, const ds_binding *program, const ds_pro
     r->accounts = ds_xcalloc(r->plan->n_classes, sizeof *r->accounts);
     account(r);
     summarise(r);
-    return DS_OK;
+    return n_jobs ? DS_OK : ds_run__tokens(r, err);
 }
 
 ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
@@ -265,6 +265,8 @@ void ds_result_free(ds_result *r) {
     free(r->advice);
     if (r->cut) free(r->cut->turns);
     free(r->cut);
+    if (r->tokens) free(r->tokens->ps);
+    free(r->tokens);
     for (uint32_t j = 0; j < r->n_jobs; j++) ds_model_step_free(r->jobs[j].step);
     free(r->jobs);
     free(r->shared);

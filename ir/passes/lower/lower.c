@@ -245,12 +245,11 @@ static void apply_block(ds_lowering *l, ds_attr *block) {
 static void add_scenario(ds_lowering *l) {
     const ds_module *root = l->source->unit->modules.at[0];
     const ds_scenario *from = ds_unit_scenario(l->source->unit);
-    ds_scenario scenario = {.loc = ds_clone_loc(&l->c, from->loc),
-                            .trivia.blank_before = true,
-                            .n_entries = from->n_entries};
+    ds_scenario scenario = {.loc = ds_clone_loc(&l->c, from->loc), .trivia.blank_before = true};
     scenario.entries = DS_NEW_N(arena_of(l), ds_attr, from->n_entries + 1);
     for (uint32_t i = 0; i < from->n_entries; i++) {
-        ds_attr *entry = &scenario.entries[i];
+        if (strcmp(from->entries[i].name, "tokens") == 0) continue; /* the step has no rec */
+        ds_attr *entry = &scenario.entries[scenario.n_entries++];
         ds_clone_attr(&l->c, root, &from->entries[i], plain, &l->c, entry);
         if (strcmp(entry->name, "program") == 0) entry->name = ds_clone_text(&l->c, "model");
         if (strcmp(entry->name, "model") == 0) entry->place.name = l->step->func->name;

@@ -7,6 +7,7 @@
  * A run of a statement is the statement's op, copied as any op of a model, with the dims replaced
  * by what the loops around say: %x{t, l-1} is read at t = v - 3 as %x{v - 3, l-1}. */
 #include "ir/passes/lower/rec_internal.h"
+#include "ir/strategy/tokens.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -548,9 +549,19 @@ static void note_order(const ds_lower_rec *rec) {
                                        rec->op->loc.line));
 }
 
+/* The turns that the scenario counts as tokens can be told apart. */
+static ds_status show_turns(ds_lower_rec *rec, ds_error *err) {
+    ds_tokens tokens;
+    DS_TRY(ds_tokens_read(rec->l->source, &tokens, err));
+    for (uint32_t d = 0; tokens.is_given && d < rec->op->n_dims; d++)
+        if (strcmp(rec->op->dims[d].name, tokens.dim) == 0) rec->program.turns |= 1u << d;
+    return DS_OK;
+}
+
 static ds_status write_rec(ds_lower_rec *rec, ds_error *err) {
     uint32_t n_values = rec->frame->func->values.n;
     DS_TRY(ds_lower__rec_program(rec, err));
+    DS_TRY(show_turns(rec, err));
     if (rec->l->step->train.on) rec->program.outer = dims_of_weights(rec);
     rec->program.unfreed = true; /* a value ends with its last reader; a ring, by its slots */
     rec->joins = DS_NEW_N(arena_of(rec), ds_lower_join, rec->program.n + 1);
