@@ -150,6 +150,8 @@ typedef struct ds_bounds ds_bounds;
  * is the reason, and all bounds are 0. */
 ds_status ds_bounds_new(const ds_eval_source *source, ds_space *space, ds_bounds **out,
                         const char **why, ds_error *err);
+/* Why a sweep of the space has no bounds; NULL: the sweep has bounds. */
+const char *ds_bounds_refusal(const ds_space *space, ds_arena *arena);
 void ds_bounds_free(ds_bounds *bounds);
 /* The region whose first `depth` dimensions have the values of `prefix`. Makes layers that are not
  * kept yet. Errors: evaluation of knobs. */

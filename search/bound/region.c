@@ -633,32 +633,7 @@ ds_status ds_bounds_memory(ds_bounds *b, const ds_choice *prefix, uint32_t depth
     return read_region(b, prefix, depth, true, out, err);
 }
 
-/* ---- sweeps without bounds ---- */
-
-static bool varies(const ds_space *s, const ds_knob *line) {
-    for (uint32_t i = 0; i < s->dims.n; i++)
-        if (s->dims.at[i].target.knob == line) return true;
-    return false;
-}
-
-static const char *find_refusal(ds_bounds *b) {
-    const ds_space *s = b->space;
-    uint32_t n;
-    const ds_knob *lines = ds_scenario_knobs(&n);
-    for (const ds_knob *line = lines; line < lines + n; line++) {
-        if (line->bounds != DS_BOUNDS_NONE) continue;
-        if (!ds_scenario_find(s->unit, line->section, line->name) && !varies(s, line)) continue;
-        return line->unbounded
-                   ? line->unbounded
-                   : ds_arena_printf(&b->arena, "%s.%s is not followed", line->section, line->name);
-    }
-    const char *cost = "fitted";
-    const ds_attr *attr = ds_scenario_find(s->unit, "", "cost");
-    if (attr && ds_scenario_text(s->base, "", "cost", &cost, NULL) == DS_OK &&
-        strcmp(cost, "fitted") != 0)
-        return "measured costs follow no curve that could be bounded: say cost = fitted";
-    return varies(s, ds_scenario_knob("", "cost")) ? "the kind of costs varies" : NULL;
-}
+/* ---- of a space ---- */
 
 ds_status ds_bounds_new(const ds_eval_source *source, ds_space *space, ds_bounds **out,
                         const char **why, ds_error *err) {
@@ -675,7 +650,7 @@ ds_status ds_bounds_new(const ds_eval_source *source, ds_space *space, ds_bounds
     memset(b->places, 0, space->dims.n * sizeof *b->places);
     b->candidate = ds_candidate_new(space, &b->arena);
     b->set = ds_candidate_new(space, &b->arena).at;
-    *why = find_refusal(b);
+    *why = ds_bounds_refusal(space, &b->arena);
     b->refused = *why != NULL;
     ds_status status = b->refused ? DS_OK : find_knobs(b, err);
     if (status == DS_OK && !b->refused) status = find_shapes(b, err);

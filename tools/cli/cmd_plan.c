@@ -110,8 +110,8 @@ static const cli_option option_rows[] = {
     {CLI_TEXT, AT(search.sweep.method), "method", 0, "METHOD",
      .help =
          "How to search, as in `distsim sweep`. Default: bound, which proves its plan to be the "
-         "best; for the objectives mfu and bubble grid, or random "
-         "if --evals are fewer than the candidates"},
+         "best; for the objectives mfu and bubble, and where bound does not follow a key of --set, "
+         "grid, or random if --evals are fewer than the candidates"},
     {CLI_U32, AT(top), "top", 0, "N", .help = "Show the N best plans; default: 3, at most 10",
      .least = 1, .most = DS_BEST_KEPT},
     CLI_WORKERS(AT(search.sweep.n_workers),
@@ -174,8 +174,9 @@ static void put_counts(const cli_search *s, ds_buf *out) {
     const ds_sweep_result *r = &s->result;
     uint64_t simulated =
         r->n[DS_VERDICT_OK] + r->n[DS_VERDICT_DOES_NOT_FIT] + r->n[DS_VERDICT_EXCLUDED];
-    ds_buf_printf(out, "%" PRIu64 " candidates, searched by %s: ", s->n_candidates,
-                  s->sweep.method);
+    ds_buf_printf(out, "%" PRIu64 " candidates, searched by %s", s->n_candidates, s->sweep.method);
+    if (s->unbounded) ds_buf_printf(out, " (bound cannot: %s)", s->unbounded);
+    ds_buf_put(out, ": ");
     ds_buf_printf(out,
                   "%" PRIu64 " simulated, of which %" PRIu64 " do not fit; %" PRIu64
                   " not legal, %" PRIu64 " failed\n",

@@ -110,9 +110,10 @@ typedef struct cli_search {
     ds_sweep_options sweep; /* path NULL: rows are not kept */
     const cli_options *common;
     const ds_profiles *profiles;
-    const char *program; /* the sweep's file, or what it is called */
-    bool keeps;          /* rows and program */
-    const char *method;  /* as asked for; NULL: by the model */
+    const char *program;   /* the sweep's file, or what it is called */
+    bool keeps;            /* rows and program */
+    const char *method;    /* as asked for; NULL: by the model */
+    const char *unbounded; /* why bound cannot search the fixed keys; NULL: bound can */
     bool own_rows, again;
     ds_buf text;
     ds_unit *unit;

@@ -1,13 +1,14 @@
 /* distsim plan: from the space to rows.
  *
  *     bounds hold       one sweep by branch and bound
- *     bounds are far    a sweep of the candidates that need least memory, one for each split of the
+ *     no near bounds    a sweep of the candidates that need least memory, one for each split of the
  *     (two loops)       devices; then a sweep of the other knobs for the best of these splits
  *     nothing fits      the first of these again on twice the nodes, and so on */
 #include "ir/base/file.h"
 #include "ir/lang/lang.h"
 #include "ir/strategy/scenario.h"
 #include "ir/verify/verify.h"
+#include "search/bound/bounds.h"
 #include "sim/plan/plan.h"
 #include "tools/cli/plan/plan.h"
 #include "tools/cli/progress.h"
@@ -104,12 +105,27 @@ static ds_status count_candidates(cli_search *s, ds_error *err) {
 }
 
 /* Bounds of the step's time and of memory are near for models with one loop over their layers. */
-static bool has_bounds(const cli_plan *plan) {
+static bool has_near_bounds(const cli_plan *plan) {
     static const char *const objectives[] = {"step_time", "throughput", "memory", "peak_memory"};
     if (plan->experts > 1 && !plan->has_one_loop) return false;
     for (size_t i = 0; i < sizeof objectives / sizeof *objectives; i++)
         if (strcmp(plan->objective, objectives[i]) == 0) return true;
     return false;
+}
+
+/* Fixed keys that bounds do not follow leave the plan to other methods. */
+static ds_status find_unbounded(const cli_plan *plan, cli_search *s, ds_error *err) {
+    ds_space *space;
+    DS_TRY(open_sweep(plan, s, err));
+    DS_TRY(ds_space_new(&s->binding, NULL, 0, &space, err));
+    s->unbounded = ds_bounds_refusal(space, plan->arena);
+    ds_space_free(space);
+    close_sweep(s);
+    return DS_OK;
+}
+
+static bool has_bounds(const cli_plan *plan, const cli_search *s) {
+    return !s->unbounded && has_near_bounds(plan);
 }
 
 static void choose_method(cli_search *s) {
@@ -196,7 +212,7 @@ static ds_status find_nodes(cli_plan *plan, cli_search *s, int64_t *nodes, ds_er
     ds_status status = DS_OK;
     more.least_memory = true;
     *nodes = 0;
-    s->method = s->sweep.method = has_bounds(plan) ? "bound" : NULL;
+    s->method = s->sweep.method = has_bounds(plan, s) ? "bound" : NULL;
     while (status == DS_OK && !*nodes && more.nodes && more.nodes < MOST_NODES) {
         if (cli_plan_double(&more)) break;
         close_sweep(s);
@@ -225,8 +241,9 @@ static ds_status make_rows(cli_plan *plan, cli_search *s, ds_error *err) {
 }
 
 ds_status cli_plan_search(cli_plan *plan, cli_search *s, ds_error *err) {
-    bool screens = !s->method && !has_bounds(plan);
-    if (!s->method && has_bounds(plan)) s->method = s->sweep.method = "bound";
+    if (!s->method && has_near_bounds(plan)) DS_TRY(find_unbounded(plan, s, err));
+    bool screens = !s->method && !has_bounds(plan, s);
+    if (!s->method && has_bounds(plan, s)) s->method = s->sweep.method = "bound";
     DS_TRY(make_rows(plan, s, err));
     if (screens) DS_TRY(screen(plan, s, err));
     if (!screens || s->result.best.top.n) {
