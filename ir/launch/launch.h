@@ -33,6 +33,7 @@ typedef struct ds_launch {
     bool sp, late_reduce;          /* sequence parallelism; gradients reduced at the end */
     const char *reshard;           /* with zero = 3: as `strategy` says it; NULL: "always" */
     bool compiled;                 /* layers run as torch.compile's kernels (torchtitan) */
+    const char *loss_kernels;      /* the loss's stack as the scenario says it; NULL: the layers' */
     bool scatter_gather;           /* stages send each other a part a tp shard */
     const char *schedule;          /* as `strategy` says it, "1f1b" */
     const char *recompute;         /* as `strategy` says it: "none", "full", "every:K", "[a, b]" */

@@ -134,6 +134,7 @@ ds_status ds_launch_put_scenario(const ds_launch *l, const ds_launch_place *plac
     bool overlaps = l->framework == DS_LAUNCH_TORCHTITAN && l->sp && l->tp > 1 &&
                     strcmp(l->tp_overlap, "ring") == 0; /* a pass of the compiler's */
     if (l->compiled || overlaps) ds_buf_put(out, "  kernels = compiled\n");
+    if (l->loss_kernels) ds_buf_printf(out, "  loss_kernels = %s\n", l->loss_kernels);
     if (place->profile) {
         ds_buf_put(out, "  profile = ");
         if (strcmp(place->profile, "ideal") == 0)
@@ -333,6 +334,18 @@ static ds_status take_kernels(ds_launch *l, const ds_binding *binding, ds_error 
     return l->compiled ? DS_OK : lacks(err, "kernels", word);
 }
 
+/* torchtitan compiles layers, loss, or both. */
+static ds_status take_loss_kernels(ds_launch *l, const ds_binding *binding, ds_error *err) {
+    const char *word = NULL, *layers = l->compiled ? "compiled" : "eager";
+    if (l->framework != DS_LAUNCH_TORCHTITAN) return DS_OK;
+    DS_TRY(ds_scenario_text(binding, "", "loss_kernels", &word, err));
+    if (!word || strcmp(word, layers) == 0) return DS_OK;
+    if (strcmp(word, "eager") != 0 && strcmp(word, "compiled") != 0)
+        return lacks(err, "loss_kernels", word);
+    l->loss_kernels = word;
+    return DS_OK;
+}
+
 ds_status ds_launch_of_scenario(ds_launch *l, const ds_binding *binding, ds_error *err) {
     ds_train train;
     ds_strategy strategy;
@@ -348,6 +361,7 @@ ds_status ds_launch_of_scenario(ds_launch *l, const ds_binding *binding, ds_erro
     DS_TRY(check_knobs(binding, &train, &strategy, err));
     DS_TRY(take_train(l, &train, err));
     DS_TRY(take_kernels(l, binding, err));
+    DS_TRY(take_loss_kernels(l, binding, err));
     DS_TRY(take_recompute(l, &strategy, err));
     if (ds_scenario_find(binding->unit, "strategy", "bucket_size"))
         l->bucket_bytes = strategy.bucket_bytes;

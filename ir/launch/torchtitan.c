@@ -127,16 +127,34 @@ static ds_status read_degrees(ds_args *a, ds_error *err) {
     return DS_OK;
 }
 
+/* What torch.compile has: the layers ("model"), "loss", or both. */
+static ds_status read_compile(ds_args *a, ds_error *err) {
+    ds_launch *l = a->launch;
+    const char *at = ds_args__text(a, A_COMPONENTS);
+    bool model = false, loss = false;
+    for (size_t n; at += strspn(at, ", "), (n = strcspn(at, ", ")) > 0; at += n) {
+        bool is_model = n == 5 && strncmp(at, "model", n) == 0,
+             is_loss = n == 4 && strncmp(at, "loss", n) == 0;
+        if (!is_model && !is_loss)
+            return ds_args__wrong(a, A_COMPONENTS, err, "has '%.*s'; model and loss are known",
+                                  n < 30 ? (int)n : 30, at);
+        model = model || is_model;
+        loss = loss || is_loss;
+    }
+    if (!ds_args__has(a, A_COMPILE)) return DS_OK;
+    l->compiled = model;
+    if (model != loss) l->loss_kernels = loss ? "compiled" : "eager";
+    return DS_OK;
+}
+
 static ds_status read_tensor(ds_args *a, ds_error *err) {
     ds_launch *l = a->launch;
     const char *rotate = ds_args__text(a, A_ROTATE);
     bool overlaps = ds_args__has(a, A_ASYNC_TP) || ds_args__has(a, A_ASYNC_TP_2026);
-    (void)err;
-    l->compiled = ds_args__has(a, A_COMPILE);
     l->sp = l->tp > 1 && strcasecmp(ds_args__text(a, A_SP), "false") != 0;
     l->tp_overlap = overlaps && l->sp ? "ring" : "none";
     l->cp_type = strcmp(rotate, "alltoall") == 0 ? "ring" : "all_gather";
-    return DS_OK;
+    return read_compile(a, err);
 }
 
 /* Stages get alike many layers, embedding and head counted as layers of the first and the last
@@ -347,7 +365,9 @@ static ds_status put_replicas(ds_args_out *o, const ds_launch *l, ds_error *err)
     if (l->sp && !ring && strcmp(l->tp_overlap, "none") != 0)
         return ds_launch__lacks(l, err, "tp_overlap", "it has ring, not %s", l->tp_overlap);
     flag(o, A_ASYNC_TP, l->sp && ring);
-    flag(o, A_COMPILE, l->compiled || (l->sp && ring));
+    flag(o, A_COMPILE, l->compiled || l->loss_kernels || (l->sp && ring));
+    if (l->loss_kernels)
+        ds_args_out__set(o, A_COMPONENTS, strcmp(l->loss_kernels, "eager") == 0 ? "model" : "loss");
     if (l->cp > 1 && strcmp(l->cp_type, "ulysses") == 0)
         return ds_launch__lacks(l, err, "cp_type", "it has ring and all_gather");
     if (l->cp > 1 && strcmp(l->cp_type, "ring") == 0) ds_args_out__set(o, A_ROTATE, "alltoall");

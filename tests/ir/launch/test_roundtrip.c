@@ -189,6 +189,9 @@ static void draw_titan(draw *d, ds_launch *l) {
     l->offload = l->zero && !stays && ds_rng_below(&d->rng, 8) == 0 ? "[optimizer, weights]" : NULL;
     l->offload_fraction = 1;
     l->bucket_bytes = 0;
+    l->compiled = (l->sp && strcmp(l->tp_overlap, "ring") == 0) || ds_rng_below(&d->rng, 2) == 0;
+    bool alike = ds_rng_below(&d->rng, 2) == 0;
+    l->loss_kernels = alike ? NULL : l->compiled ? "eager" : "compiled";
     int64_t all = l->model.size[DS_MODEL_LAYERS] + 2, chunks = l->pp * l->virtual_stages;
     if (l->pp > 1 &&
         (all + (all + chunks - 1) / chunks - 1) / ((all + chunks - 1) / chunks) == chunks)
