@@ -44,7 +44,7 @@ static bool is_network(const ds_topo *topo, uint32_t vertex) {
     return strcmp(ds_topo_vertex_path(topo, vertex), "network") == 0;
 }
 
-/* Bytes per second from device 0 into NVLink or xGMI: its links faster than the path to a NIC. */
+/* Bytes per second from device 0 into NVLink or xGMI: not the PCIe to a NIC or a host. */
 static double inner(const ds_topo *topo) {
     double sum = 0;
     uint32_t from = ds_topo_device_vertex(topo, 0);
@@ -52,7 +52,8 @@ static double inner(const ds_topo *topo) {
         const ds_topo_link *link = ds_topo_link_at(topo, i);
         if (link->from != from) continue;
         ds_node_kind kind = ds_topo_vertex_kind(topo, link->to);
-        bool pcie = kind == DS_NODE_NIC || strstr(ds_topo_vertex_path(topo, link->to), "plx");
+        bool pcie = kind == DS_NODE_NIC || kind == DS_NODE_HOST ||
+                    strstr(ds_topo_vertex_path(topo, link->to), "plx");
         if (!pcie) sum += (double)link->bytes_per_s;
     }
     return sum / 1e9;
