@@ -273,6 +273,42 @@ static void check_knob(const warner *w, const ds_knob *knob) {
     ds_buf_deinit(&why);
 }
 
+/* Turns of the loops that stand in no other, which are layers; −1: too many, or not known. */
+static int64_t count_layers(const warner *w, const ds_block *block) {
+    enum { MOST = 100000 };
+    ds_env env = ds_binding_env(w->binding, NULL);
+    int64_t all = 0, lo, hi;
+    for (uint32_t i = 0; i < block->n_ops && all >= 0; i++) {
+        const ds_op *op = block->ops[i];
+        int64_t n = 0;
+        if (op->code == DS_OP_CALL && op->callee) n = count_layers(w, &op->callee->body);
+        if (op->code == DS_OP_FOR)
+            n = ds_expr_eval_int(&env, op->lo, op->loc, &lo, NULL) == DS_OK &&
+                        ds_expr_eval_int(&env, op->hi, op->loc, &hi, NULL) == DS_OK &&
+                        lo >= -MOST && lo <= MOST && hi <= MOST
+                    ? (hi > lo ? hi - lo : 0)
+                    : -1;
+        all = n < 0 || all + n > MOST ? -1 : all + n;
+    }
+    return all;
+}
+
+/* Fewer layers than `recompute_layers` needs for the first layer that runs again. Chunks of a
+ * pipeline count layers from their own first, so the model as a whole has the most. */
+static void check_layers(const warner *w) {
+    const ds_attr *attr = ds_scenario_find(w->binding->unit, "strategy", "recompute_layers");
+    if (w->varying || !attr || !w->train->on || w->strategy->recompute == DS_RECOMPUTE_NONE) return;
+    int64_t n = count_layers(w, &w->model->body), turn = 0;
+    while (turn < n && !ds_strategy_runs_again(w->strategy, turn)) turn++;
+    if (n < 1 || turn < n) return;
+    ds_buf value = {0};
+    ds_strategy_put_recompute_layers(w->strategy, &value);
+    ds_diags_add(w->out, DS_SEV_WARNING, DS_OK, attr->loc, NULL,
+                 "recompute_layers = %s does nothing: @%s has %lld layer%s", value.text,
+                 w->model->name, (long long)n, n == 1 ? "" : "s");
+    ds_buf_deinit(&value);
+}
+
 /* Of a scenario, or of the job that has taken its place. */
 static void warn_scenario(const ds_binding *binding, const ds_knobs_varying *varying,
                           ds_diags *out) {
@@ -294,6 +330,7 @@ static void warn_scenario(const ds_binding *binding, const ds_knobs_varying *var
     ds_map_init(&w.marks.seen);
     mark_func(&w.marks, w.model);
     for (uint32_t i = 0; i < n; i++) check_knob(&w, &knobs[i]);
+    check_layers(&w);
     ds_map_deinit(&w.marks.seen);
     ds_arena_deinit(&w.marks.arena);
 }
