@@ -142,7 +142,7 @@ Test(import_onnx, padding_of_both_kinds) {
     for (int size = 8; size <= 9; size++) {
         onnx_model m;
         exec_case c;
-        char dims[20];
+        char dims[32];
         snprintf(dims, sizeof dims, "2 2 %d %d", size, size);
         onnx_begin(&m, 13);
         onnx_input(&m, "x", dims);

@@ -196,7 +196,7 @@ Test(optimizer, nested_families_and_microbatches) {
     ds_exec_result *r = step_run(&c, 1, NULL, 0);
     for (int l = 0; l < 2; l++)
         for (int m = 0; m < 3; m++) {
-            char index[16];
+            char index[32];
             snprintf(index, sizeof index, "{%d,%d}", l, m);
             expect_update(r, "w", index, 16, 0, sgd);
         }

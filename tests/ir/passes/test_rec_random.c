@@ -26,7 +26,7 @@ static void compare(const exec_case *c, const exec_case *model, const random_rec
 /* Executes the step that `lower` makes of a verified model with the recursion's inputs. */
 static ds_status run_loops(exec_case *model, random_rec *p) {
     ds_exec_tensor inputs[6];
-    char names[6][8];
+    char names[6][16];
     for (int i = 0; i < 6; i++) {
         snprintf(names[i], sizeof names[i], "b{%d}", i);
         inputs[i] = (ds_exec_tensor){.name = names[i],
