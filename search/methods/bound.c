@@ -212,9 +212,10 @@ ds_status ds_bound_new(const ds_eval_source *source, ds_space *space, ds_method 
     *out = NULL;
     DS_TRY(check_objective(space, &objective, err));
     DS_TRY(ds_bounds_new(source, space, &bounds, &why, err));
-    if (why) {
+    if (why) { /* the reason is in the bounds' memory */
+        ds_status status = refuse(why, err);
         ds_bounds_free(bounds);
-        return refuse(why, err);
+        return status;
     }
     search *s = ds_xcalloc(1, sizeof *s);
     s->method = (ds_method){.next = next, .tell = tell, .progress = progress, .free = free_search};
