@@ -1,4 +1,5 @@
 /* Expressions over a point: values, affine forms, and bounds over a box. */
+#include "ir/base/units.h"
 #include "ir/temporal/internal.h"
 
 const ds_temporal_expr *ds_temporal_const(ds_arena *arena, int64_t value) {
@@ -18,12 +19,6 @@ const ds_temporal_expr *ds_temporal_op(ds_arena *arena, ds_temporal_kind kind,
     ds_temporal_expr *e = DS_NEW(arena, ds_temporal_expr);
     *e = (ds_temporal_expr){.kind = kind, .a = a, .b = b};
     return e;
-}
-
-static int64_t floordiv(int64_t a, int64_t b) {
-    if (b == 0) return 0;
-    int64_t q = a / b;
-    return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
 }
 
 static int64_t least(int64_t a, int64_t b) {
@@ -46,9 +41,9 @@ int64_t ds_temporal_eval(const ds_temporal_expr *e, const int64_t *point) {
     case DS_TEMPORAL_MUL:
         return a * b;
     case DS_TEMPORAL_DIV:
-        return floordiv(a, b);
+        return b ? ds_floordiv(a, b) : 0;
     case DS_TEMPORAL_MOD:
-        return a - b * floordiv(a, b);
+        return b ? ds_floormod(a, b) : a;
     case DS_TEMPORAL_MIN:
         return least(a, b);
     case DS_TEMPORAL_MAX:
@@ -187,11 +182,11 @@ static ds_temporal__span span_of_quotient(const ds_temporal_expr *e, int64_t k,
                                           const ds_temporal__box *box) {
     ds_temporal__form zero = {0}, scaled = {0};
     ds_temporal__span x = ds_temporal__span_of(e->a, &zero, box);
-    ds_temporal__span apart = {floordiv(x.lo, k), floordiv(x.hi, k)};
+    ds_temporal__span apart = {ds_floordiv(x.lo, k), ds_floordiv(x.hi, k)};
     /* x - (k-1) <= k * (x/k) <= x */
     add_times(&scaled, form, k);
     ds_temporal__span y = ds_temporal__span_of(e->a, &scaled, box);
-    ds_temporal__span joint = {-floordiv(-(y.lo - (k - 1)), k), floordiv(y.hi, k)};
+    ds_temporal__span joint = {-ds_floordiv(-(y.lo - (k - 1)), k), ds_floordiv(y.hi, k)};
     return meet(plus(apart, span_of_form(form, box)), joint);
 }
 

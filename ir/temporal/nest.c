@@ -359,8 +359,9 @@ static uint32_t earliest_reader(const level *l, uint32_t node, uint32_t but) {
 
 #define DEEPEST 8u /* values that move together: enough for the factors of a gradient */
 
-/* The bytes that no longer wait for cluster k if `node` moves there, less those that then do: a
- * value that `node` alone reads moves along if this is better. */
+/* Bytes that live less if `node` moves into cluster k: the bytes of the operands that cluster k no
+ * longer keeps for `node`, less the bytes of results that cluster k then keeps. A value that `node`
+ * alone reads moves with `node` if the sum is larger. */
 static int64_t gain_of(const level *l, uint32_t node, uint32_t k, uint32_t depth) {
     int64_t gain = bytes_left(l, node);
     for (uint32_t e = 0; e < l->edges.n; e++) {

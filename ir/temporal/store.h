@@ -1,8 +1,8 @@
 /* Stores: how the values of one statement over one dim lie in memory, and the bytes of each way.
  *
  * A statement writes a point of `point_bytes` at each of the turns 0 .. length-1. Turn t reads the
- * points from t-window+1 (or 0) to t. The bytes of a store are those that the device holds at turn
- * t, after the write and before what the turn no longer needs is freed.
+ * points from t-window+1 (or 0) to t. The bytes of a store are the bytes that the device holds
+ * at turn t, after the write and before the frees of the turn.
  *
  * X(NAME, text, bytes at turn t, source). n: point_bytes, T: length, B: tile, w: window, at most T.
  *

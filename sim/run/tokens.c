@@ -81,7 +81,7 @@ static void find_instances(turns *t) {
     free(before);
 }
 
-/* Moves what is there, and computes nothing. */
+/* Does the op move values that are computed already, and compute none? */
 static bool stores(const ds_op *op) {
     return !op || op->code == DS_OP_PUT || op->code == DS_OP_SLICE || op->code == DS_OP_RESHAPE ||
            op->code == DS_OP_ZEROS;

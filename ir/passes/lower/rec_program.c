@@ -28,7 +28,7 @@ static ds_status convert_index(const maker *m, const ds_expr_node *node, ds_loc 
             return DS_OK;
         }
     return ds_error_set(err, DS_ERR_UNSUPPORTED, loc,
-                        "what is read here depends on '%s', which is no dim of the rec",
+                        "an index, bound or condition depends on '%s', which is no dim of the rec",
                         node->name);
 }
 
@@ -37,62 +37,31 @@ static const ds_temporal_expr *op_of(const maker *m, ds_temporal_kind kind,
     return ds_temporal_op(m->arena, kind, a, b);
 }
 
+/* The temporal kind of an expression's; `swapped`: with the operands exchanged. */
+static const struct {
+    ds_temporal_kind kind;
+    bool swapped;
+} kinds[] = {[DS_EXPR_MIN] = {DS_TEMPORAL_MIN, false}, [DS_EXPR_MAX] = {DS_TEMPORAL_MAX, false},
+             [DS_EXPR_OR] = {DS_TEMPORAL_OR, false},   [DS_EXPR_AND] = {DS_TEMPORAL_AND, false},
+             [DS_EXPR_EQ] = {DS_TEMPORAL_EQ, false},   [DS_EXPR_NE] = {DS_TEMPORAL_NE, false},
+             [DS_EXPR_LT] = {DS_TEMPORAL_LT, false},   [DS_EXPR_LE] = {DS_TEMPORAL_LE, false},
+             [DS_EXPR_GT] = {DS_TEMPORAL_LT, true},    [DS_EXPR_GE] = {DS_TEMPORAL_LE, true},
+             [DS_EXPR_ADD] = {DS_TEMPORAL_ADD, false}, [DS_EXPR_SUB] = {DS_TEMPORAL_SUB, false},
+             [DS_EXPR_MUL] = {DS_TEMPORAL_MUL, false}, [DS_EXPR_DIV] = {DS_TEMPORAL_DIV, false},
+             [DS_EXPR_MOD] = {DS_TEMPORAL_MOD, false}};
+
 static ds_status convert_binary(const maker *m, const ds_expr_node *node, ds_loc loc,
                                 const ds_temporal_expr **out, ds_error *err) {
-    const ds_temporal_expr *a, *b, *one = ds_temporal_const(m->arena, 1);
+    const ds_temporal_expr *a, *b;
     DS_TRY(convert(m, node->a, loc, &a, err));
     DS_TRY(convert(m, node->b, loc, &b, err));
-    switch (node->kind) {
-    case DS_EXPR_MIN:
-        *out = op_of(m, DS_TEMPORAL_MIN, a, b);
-        break;
-    case DS_EXPR_MAX:
-        *out = op_of(m, DS_TEMPORAL_MAX, a, b);
-        break;
-    case DS_EXPR_OR:
-        *out = op_of(m, DS_TEMPORAL_OR, a, b);
-        break;
-    case DS_EXPR_AND:
-        *out = op_of(m, DS_TEMPORAL_AND, a, b);
-        break;
-    case DS_EXPR_EQ:
-        *out = op_of(m, DS_TEMPORAL_EQ, a, b);
-        break;
-    case DS_EXPR_NE:
-        *out = op_of(m, DS_TEMPORAL_NE, a, b);
-        break;
-    case DS_EXPR_LT:
-        *out = op_of(m, DS_TEMPORAL_LT, a, b);
-        break;
-    case DS_EXPR_LE:
-        *out = op_of(m, DS_TEMPORAL_LE, a, b);
-        break;
-    case DS_EXPR_GT:
-        *out = op_of(m, DS_TEMPORAL_LT, b, a);
-        break;
-    case DS_EXPR_GE:
-        *out = op_of(m, DS_TEMPORAL_LE, b, a);
-        break;
-    case DS_EXPR_ADD:
-        *out = op_of(m, DS_TEMPORAL_ADD, a, b);
-        break;
-    case DS_EXPR_SUB:
-        *out = op_of(m, DS_TEMPORAL_SUB, a, b);
-        break;
-    case DS_EXPR_MUL:
-        *out = op_of(m, DS_TEMPORAL_MUL, a, b);
-        break;
-    case DS_EXPR_DIV:
-        *out = op_of(m, DS_TEMPORAL_DIV, a, b);
-        break;
-    case DS_EXPR_MOD:
-        *out = op_of(m, DS_TEMPORAL_MOD, a, b);
-        break;
-    default: /* ceildiv */
-        a = op_of(m, DS_TEMPORAL_ADD, a, op_of(m, DS_TEMPORAL_SUB, b, one));
-        *out = op_of(m, DS_TEMPORAL_DIV, a, b);
-        break;
+    if (node->kind == DS_EXPR_CEILDIV) {
+        const ds_temporal_expr *less = op_of(m, DS_TEMPORAL_SUB, b, ds_temporal_const(m->arena, 1));
+        *out = op_of(m, DS_TEMPORAL_DIV, op_of(m, DS_TEMPORAL_ADD, a, less), b);
+        return DS_OK;
     }
+    bool swapped = kinds[node->kind].swapped;
+    *out = op_of(m, kinds[node->kind].kind, swapped ? b : a, swapped ? a : b);
     return DS_OK;
 }
 
@@ -113,12 +82,6 @@ static ds_status convert(const maker *m, ds_expr e, ds_loc loc, const ds_tempora
     *out = node->kind == DS_EXPR_NOT ? op_of(m, DS_TEMPORAL_NOT, a, NULL)
                                      : op_of(m, DS_TEMPORAL_SUB, ds_temporal_const(m->arena, 0), a);
     return DS_OK;
-}
-
-/* A condition, which may be the literal true or false. */
-static ds_status convert_condition(const maker *m, ds_expr e, ds_loc loc,
-                                   const ds_temporal_expr **out, ds_error *err) {
-    return convert(m, e, loc, out, err);
 }
 
 /* ---- reads ---- */
@@ -160,7 +123,7 @@ static ds_status add_branches(maker *m, const ds_op *op, ds_error *err) {
         const ds_temporal_expr *when = none;
         if (i < op->n_conds) {
             const ds_temporal_expr *holds;
-            DS_TRY(convert_condition(m, op->conds[i], op->in[i].loc, &holds, err));
+            DS_TRY(convert(m, op->conds[i], op->in[i].loc, &holds, err));
             when = none ? op_of(m, DS_TEMPORAL_AND, none, holds) : holds;
             const ds_temporal_expr *not = op_of(m, DS_TEMPORAL_NOT, holds, NULL);
             none = none ? op_of(m, DS_TEMPORAL_AND, none, not ) : not ;

@@ -12,8 +12,8 @@
  * backward pass, which has none either, the first one's stands.
  *
  * An all_to_all of the experts' buffers has a copy of a token for each of its experts. DeepEP sends
- * one to each node and one to each device; the values are the same, and so the op stays what it is
- * and says whose tokens its buffers hold (sim/coll/tokens.c). */
+ * one copy to each node and one copy to each device. The values are equal, so the op stays an
+ * all_to_all, and attributes of the op say which tokens the buffers hold (sim/coll/tokens.c). */
 #include "ir/ops/ops.h"
 #include "ir/passes/overlap/internal.h"
 

@@ -61,8 +61,8 @@ bool ds_stage__is_cut(const ds_stage_cut *cut, const ds_stage_item *item);
 /* The suffix of names of a piece: ".c1", ".c1.p0"; ".p0" without a pipeline. */
 const char *ds_stage__suffix(const ds_model_step *step, const ds_stage_cut *cut, uint32_t piece);
 
-/* The part of a weight that one piece reads, or of a single weight the copy of a chunk: elements lo … hi − 1 of a family by its first
- * binder. */
+/* The part of a weight that one piece of a loop reads: elements lo … hi − 1 of a family by the
+ * family's first binder. Of a single weight: the copy that one chunk has. */
 typedef struct ds_stage_part {
     uint32_t chunk;
     uint32_t piece; /* of a family; the chunk's first piece of a single weight */

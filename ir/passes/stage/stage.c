@@ -131,7 +131,8 @@ static bool keeps(void *context, const ds_op *loop, uint32_t i) {
 
 /* ---- weights ---- */
 
-/* A single weight has the suffix of its chunk, as a family that one piece reads. */
+/* The name of a single weight ends in the suffix of the chunk; the name of a family that one piece
+ * reads ends in the suffix of the piece. */
 static const char *part_suffix(const stager *s, uint32_t weight, const ds_stage_part *part) {
     if (s->weights[weight].shared_out) return ds_stage__suffix(s->step, &s->cut, part->piece);
     bool staged = s->step->schedule.schedule != NULL;

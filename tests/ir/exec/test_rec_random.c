@@ -17,18 +17,8 @@ static void compare(const exec_case *c, const random_rec *p) {
 }
 
 static void run(exec_case *c, random_rec *p) {
-    ds_exec_tensor inputs[6];
-    char names[6][8];
-    for (int i = 0; i < 6; i++) {
-        snprintf(names[i], sizeof names[i], "b{%d}", i);
-        inputs[i] = (ds_exec_tensor){.name = names[i],
-                                     .dtype = DS_F64,
-                                     .rank = 1,
-                                     .dims = {1},
-                                     .n = 1,
-                                     .at = &random_rec_input(p)[i]};
-    }
-    ds_exec_options options = {.seed = 1, .inputs = inputs, .n_inputs = 6};
+    ds_exec_options options = {
+        .seed = 1, .inputs = random_rec_inputs(p), .n_inputs = RANDOM_REC_INPUTS};
     exec_text(c, random_rec_text(p), NULL, &options);
 }
 

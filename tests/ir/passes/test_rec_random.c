@@ -25,18 +25,8 @@ static void compare(const exec_case *c, const exec_case *model, const random_rec
 
 /* Executes the step that `lower` makes of a verified model with the recursion's inputs. */
 static ds_status run_loops(exec_case *model, random_rec *p) {
-    ds_exec_tensor inputs[6];
-    char names[6][16];
-    for (int i = 0; i < 6; i++) {
-        snprintf(names[i], sizeof names[i], "b{%d}", i);
-        inputs[i] = (ds_exec_tensor){.name = names[i],
-                                     .dtype = DS_F64,
-                                     .rank = 1,
-                                     .dims = {1},
-                                     .n = 1,
-                                     .at = &random_rec_input(p)[i]};
-    }
-    ds_exec_options options = {.seed = 1, .inputs = inputs, .n_inputs = 6};
+    ds_exec_options options = {
+        .seed = 1, .inputs = random_rec_inputs(p), .n_inputs = RANDOM_REC_INPUTS};
     ds_model_step *step;
     ds_error err = {0};
     ds_status status = ds_model_step_new(&model->binding, &step, &err);

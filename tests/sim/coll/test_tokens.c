@@ -121,8 +121,8 @@ Test(tokens, a_token_goes_once_to_a_node_and_once_to_a_device) {
     }
 }
 
-/* DeepSeek-V3 on 8 nodes of 8: 1 - C(224, 8)/C(256, 8) of the tokens on a node, and with 4 nodes a
- * token half of those that 4 nodes alone would have. */
+/* DeepSeek-V3 on 8 nodes of 8: 1 - C(224, 8)/C(256, 8) of the tokens reach a node. A token
+ * that is limited to 4 of the 8 nodes reaches a node half as often as with 4 nodes in all. */
 Test(tokens, shares_of_deepseek_v3) {
     ds_exchange x = {.experts = 256, .top = 8, .filled = 1, .bytes = 1};
     cr_expect_float_eq(7 * ds_exchange_reach(&x, 8, 8), 4.632820500334669, 1e-12);

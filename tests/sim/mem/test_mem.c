@@ -169,7 +169,7 @@ Test(mem, a_buffer_in_use_on_another_stream_is_not_taken) {
 /* ---- families over time ---- */
 
 /* A cache of 8 places, carried and written a slice a turn in place: inputs x and w, the cache, one
- * slice and the sum of what is there. Twice as long a cache is twice as large. */
+ * slice and the sum over the whole cache. Twice as long a cache is twice as large. */
 Test(mem, put_writes_a_carried_cache_in_place) {
     cr_expect_eq(peak("%c0 = zeros() : f32[8, 64, 64] on @m\n"
                       "%y, %end = for t in 0..8 carry (%h = %x, %c = %c0) {\n"

@@ -45,7 +45,9 @@ typedef struct equation {
 struct random_rec {
     int n_dims, bound[MAX_DIMS], n;
     equation eq[MAX_EQUATIONS];
-    double b[6];
+    double b[RANDOM_REC_INPUTS];
+    char names[RANDOM_REC_INPUTS][16];
+    ds_exec_tensor inputs[RANDOM_REC_INPUTS];
     double value[MAX_EQUATIONS][MAX_POINTS];
     char state[MAX_EQUATIONS][MAX_POINTS]; /* 0 new, 1 open, 2 known */
     bool cycle, outside;
@@ -434,8 +436,13 @@ const char *random_rec_text(const random_rec *p) {
     return p->text.text;
 }
 
-double *random_rec_input(random_rec *p) {
-    return p->b;
+const ds_exec_tensor *random_rec_inputs(random_rec *p) {
+    for (uint32_t i = 0; i < RANDOM_REC_INPUTS; i++) {
+        snprintf(p->names[i], sizeof p->names[i], "b{%u}", i);
+        p->inputs[i] = (ds_exec_tensor){
+            .name = p->names[i], .dtype = DS_F64, .rank = 1, .dims = {1}, .n = 1, .at = &p->b[i]};
+    }
+    return p->inputs;
 }
 
 bool random_rec_has_cycle(const random_rec *p) {

@@ -9,6 +9,7 @@
 #define DS_TEST_RANDOM_REC_H
 
 #include "ir/base/str.h"
+#include "ir/exec/exec.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,8 +20,9 @@ random_rec *random_rec_new(uint64_t seed);
 void random_rec_free(random_rec *p);
 /* A function @f of the family %b{i: 0..6}: f64[1]; it returns %r0, %r1, …, one for each equation. */
 const char *random_rec_text(const random_rec *p);
-/* The six numbers of %b. */
-double *random_rec_input(random_rec *p);
+#define RANDOM_REC_INPUTS 6u
+/* %b as inputs of exec: "b{0}" … "b{5}", valid as long as the program. */
+const ds_exec_tensor *random_rec_inputs(random_rec *p);
 /* Evaluates every point of every equation; false: one is wrong. */
 bool random_rec_evaluate(random_rec *p);
 /* Is a wrong program wrong by a cycle? Else by an index. */
