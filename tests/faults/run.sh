@@ -13,7 +13,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-$root/build}" && pwd)
 cc=${CC:-cc}
 flags="-std=c17 -D_POSIX_C_SOURCE=200809L -ffp-contract=off -O1 -w -I$root $(pkg-config --cflags criterion gsl)"
-rooms=$(printf "$build/libds_%s.a " prove passes exec schedule verify lang strategy ops core base)
+rooms=$(printf "$build/libds_%s.a " prove passes temporal exec schedule verify lang strategy ops core base)
 libraries="$rooms $(pkg-config --libs criterion gsl) -pthread -lm"
 work=${FAULTS_WORK:-$(mktemp -d)} # set for the patches that this script calls itself with
 [ "${FAULTS_WORK:-}" ] || trap 'rm -rf "$work"' EXIT
