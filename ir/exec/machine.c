@@ -35,7 +35,8 @@ static void scope_path(const ds_exec_thread *thread, const ds_exec_open *open, b
     } else if (open->op->code == DS_OP_FOR) {
         ds_buf_printf(out, "/%s[%lld]", open->op->index, (long long)open->turn.value);
     } else if (open->op->code == DS_OP_CALL) {
-        ds_buf_printf(out, "/%s", ds_exec__own_name(thread, open->up->frame->scope.func, open->op));
+        const char *name = ds_exec__own_name(thread, open->up->frame->scope.func, open->op);
+        if (*name) ds_buf_printf(out, "/%s", name);
         ds_exec__point_text(open->up, out);
     }
 }
@@ -424,10 +425,11 @@ static const char *weight_name(ds_exec_thread *thread, const ds_exec_open *open,
     const ds_exec_open *chain[64];
     uint32_t n = 0;
     for (const ds_exec_open *at = open; at && n < 64; at = at->up) chain[n++] = at;
-    for (uint32_t i = n; i-- > 0;)
-        if (chain[i]->op && chain[i]->op->code == DS_OP_CALL)
-            ds_buf_printf(&text, "%s.",
-                          ds_exec__own_name(thread, chain[i]->up->frame->scope.func, chain[i]->op));
+    for (uint32_t i = n; i-- > 0;) {
+        if (!chain[i]->op || chain[i]->op->code != DS_OP_CALL) continue;
+        const char *call = ds_exec__own_name(thread, chain[i]->up->frame->scope.func, chain[i]->op);
+        if (*call) ds_buf_printf(&text, "%s.", call);
+    }
     ds_buf_put(&text, name);
     bool indexed = false;
     for (uint32_t i = n; i-- > 0;) {

@@ -19,10 +19,11 @@ static void block_names(const ds_exec_thread *thread, const ds_exec_open *open, 
     uint32_t n_point;
     const ds_index *point = ds_exec__point(open, &n_point);
     for (uint32_t i = 0; i < n_point; i++) ds_buf_printf(out, "%s.", point[i].name);
-    if (open->op->code == DS_OP_FOR)
-        ds_buf_printf(out, "%s.", open->op->index);
-    else if (open->op->code == DS_OP_CALL)
-        ds_buf_printf(out, "%s.", ds_exec__own_name(thread, open->up->frame->scope.func, open->op));
+    const char *name = NULL;
+    if (open->op->code == DS_OP_FOR) name = open->op->index;
+    if (open->op->code == DS_OP_CALL)
+        name = ds_exec__own_name(thread, open->up->frame->scope.func, open->op);
+    if (name && *name) ds_buf_printf(out, "%s.", name);
 }
 
 static uint64_t with_turns(const ds_exec_open *open, uint64_t key) {

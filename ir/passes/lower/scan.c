@@ -83,7 +83,7 @@ static ds_status scan_call(scanner *s, const ds_func *func, const ds_op *op,
     if (++s->l->depth > DS_LOWER_MAX_DEPTH)
         return ds_error_set(err, DS_ERR_LIMIT, op->loc, "calls are more than %u deep",
                             DS_LOWER_MAX_DEPTH);
-    name = join_names(s, name, ".");
+    if (*name) name = join_names(s, name, ".");
     ds_status status = scan_block(s, op->callee, &op->callee->body, loops,
                                   join_names(s, calls, name), join_names(s, path, name), err);
     s->l->depth--;

@@ -580,8 +580,10 @@ static ds_status unroll_loop(ds_lowering *l, ds_lower_frame *frame, const ds_op 
 
 /* ---- calls ---- */
 
+/* A call without a name, {name = ""}, has no part in the names. */
 static ds_lower_where inside(ds_lowering *l, const ds_lower_where *where, const char *call) {
     ds_arena *arena = arena_of(l);
+    if (!*call) return *where;
     return (ds_lower_where){.calls = ds_arena_printf(arena, "%s%s.", where->calls, call),
                             .values = ds_arena_printf(arena, "%s%s.", where->values, call),
                             .path = ds_arena_printf(arena, "%s%s.", where->path, call),

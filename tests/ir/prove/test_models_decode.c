@@ -1,0 +1,220 @@
+/* The decoding forms of scenarios/models: a token at a time with a cache, they give the logits of
+ * the training model's forward pass over the whole sequence, at every token; and the tokens that
+ * they choose are the likeliest by the training model's logits. Programs, weights and inputs are
+ * those of the files; only what a function returns is edited. */
+#include "ir/base/file.h"
+#include "tests/support/exec.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct form {
+    const char *file, *func, *settings; /* of both forms */
+    const char *training;               /* settings of the training form alone */
+} form;
+
+#define TRUNK "layers=2 hidden=16 heads=4 vocab=64 batch=2"
+#define GROUP TRUNK " kv_heads=2 ffn=32"
+#define MOE   TRUNK " kv_heads=2 head_dim=4 ffn=8 experts=4 top=2 window=4"
+/* An expert with a place for each token drops none. */
+#define DROPS_NONE "capacity_percent=200"
+
+static const form forms[] = {
+    {"gpt", "gpt", TRUNK, "dropout=0.0"},
+    {"gpt", "gpt", TRUNK " layers=3", "dropout=0.0"},
+    {"llama", "llama", GROUP, ""},
+    {"llama", "llama", GROUP " kv_heads=4 rope_base=500000.0", ""},
+    {"llama", "llama", GROUP " layers=1", ""},
+    {"mistral", "mistral", GROUP " window=4", ""},
+    {"mistral", "mistral", GROUP " window=1", ""},
+    {"mistral", "phi3", GROUP " window=5", ""},
+    {"qwen", "llama_tied", GROUP, ""},
+    {"qwen", "qwen2", GROUP, ""},
+    {"qwen", "qwen2_tied", GROUP, ""},
+    {"qwen", "qwen3", GROUP " head_dim=8", ""},
+    {"qwen", "qwen3_tied", GROUP " head_dim=8", ""},
+    {"mixtral", "mixtral", GROUP " experts=4", DROPS_NONE},
+    {"mixtral", "mixtral", GROUP " experts=4 top=1", "capacity_percent=400 chunks=2"},
+    {"moe", "qwen3_moe", MOE, DROPS_NONE},
+    {"moe", "gpt_oss", MOE " layers=4", DROPS_NONE},
+    {"moe", "gpt_oss_biased", MOE, DROPS_NONE},
+};
+
+enum { N_FORMS = sizeof forms / sizeof forms[0], SEQ = 10, PROMPT = 3, BATCH = 2, VOCAB = 64 };
+
+/* ---- the files' text, edited ---- */
+
+static char *read_model(const char *file, const char *ending) {
+    char path[1024];
+    ds_buf text = {0};
+    ds_error err = {0};
+    snprintf(path, sizeof path, "%s/scenarios/models/%s%s.dir", DS_SOURCE_DIR, file, ending);
+    cr_assert_eq(ds_file_read(path, DS_NOWHERE, 1 << 20, &text, &err), DS_OK, "%s", err.message);
+    return text.text;
+}
+
+/* Replaces the first `from` at or after `start`, which must exist. */
+static void put_replaced(ds_buf *text, const char *start, const char *from, const char *to) {
+    const char *at = strstr(text->text, start);
+    cr_assert(at && (at = strstr(at, from)), "no '%s' after '%s'", from, start);
+    ds_buf out = {0};
+    ds_buf_printf(&out, "%.*s%s%s", (int)(at - text->text), text->text, to, at + strlen(from));
+    ds_buf_deinit(text);
+    *text = out;
+}
+
+/* The text as a file of scenarios/, with a scenario whose model is the function. */
+static ds_buf opened(const form *f, const char *ending) {
+    ds_buf text = {0};
+    char *read = read_model(f->file, ending);
+    ds_buf_printf(&text, "%s\nscenario { model = @%s%s }\n", read, f->func, ending);
+    free(read);
+    if (strstr(text.text, "\nimport \"")) put_replaced(&text, "\nimport ", "\"", "\"models/");
+    return text;
+}
+
+static exec_case run(ds_buf *text, const char *settings, const ds_exec_tensor *inputs, uint32_t n) {
+    exec_case c;
+    ds_exec_options options = {.seed = 1, .inputs = inputs, .n_inputs = n};
+    exec_text(&c, text->text, settings, &options);
+    cr_assert_eq(c.status, DS_OK, "%s\n%s", c.err.message, text->text);
+    ds_buf_deinit(text);
+    return c;
+}
+
+/* The forward pass of training over `ids` [BATCH, SEQ]: logits [BATCH, SEQ, VOCAB]. */
+static exec_case run_training(const form *f, double *ids) {
+    char start[128], settings[512];
+    ds_buf text = opened(f, "");
+    snprintf(start, sizeof start, "func @%s(", f->func);
+    put_replaced(&text, start, "-> f32[] {", "-> f32[batch@dp, seq@cp, vocab] {");
+    put_replaced(&text, start, "return %loss", "return %logits");
+    snprintf(settings, sizeof settings, "%s seq=%d%s%s", f->settings, SEQ, *f->training ? " " : "",
+             f->training);
+    ds_exec_tensor given = {.name = "ids",
+                            .dtype = DS_I32,
+                            .rank = 2,
+                            .dims = {BATCH, SEQ},
+                            .n = BATCH * SEQ,
+                            .at = ids};
+    return run(&text, settings, &given, 1);
+}
+
+/* Decodes with `prompt` tokens given; `logits`: returns these in place of the tokens. */
+static exec_case run_decoding(const form *f, const double *ids, int prompt, bool logits) {
+    char start[128], settings[512], names[SEQ][16];
+    double token[SEQ][BATCH];
+    ds_exec_tensor given[SEQ];
+    ds_buf text = opened(f, "_decode");
+    snprintf(start, sizeof start, "func @%s_decode(", f->func);
+    if (logits) {
+        put_replaced(&text, start, "} i32[batch@dp, 1] {", "} f32[batch@dp, 1, vocab] {");
+        put_replaced(&text, start, "yield %in\n  } : i32[batch, 1]", "yield %logits\n  }");
+    }
+    for (int t = 0; t < prompt; t++) {
+        snprintf(names[t], sizeof names[t], "ids{%d}", t);
+        for (int b = 0; b < BATCH; b++) token[t][b] = ids[b * SEQ + t];
+        given[t] = (ds_exec_tensor){.name = names[t],
+                                    .dtype = DS_I32,
+                                    .rank = 2,
+                                    .dims = {BATCH, 1},
+                                    .n = BATCH,
+                                    .at = token[t]};
+    }
+    snprintf(settings, sizeof settings, "%s seq=%d prompt=%d", f->settings, SEQ, prompt);
+    return run(&text, settings, given, (uint32_t)prompt);
+}
+
+static const double *at_token(const exec_case *decoded, const char *of, int t) {
+    char name[32];
+    snprintf(name, sizeof name, "%s{%d}", of, t);
+    return exec_out(decoded, name);
+}
+
+static uint32_t count_weights(const exec_case *c) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->result->inputs.n; i++)
+        n += strncmp(c->result->inputs.at[i].name, "ids", 3) != 0 &&
+             strcmp(c->result->inputs.at[i].name, "labels") != 0;
+    return n;
+}
+
+/* Each weight of one form is a weight of the other, by name and shape. */
+static void expect_same_weights(const exec_case *a, const exec_case *b, const char *who) {
+    cr_expect_eq(count_weights(a), count_weights(b), "%s: %u weights and %u", who, count_weights(a),
+                 count_weights(b));
+    for (uint32_t i = 0; i < a->result->inputs.n; i++) {
+        const ds_exec_tensor *w = &a->result->inputs.at[i], *found = NULL;
+        if (strcmp(w->name, "ids") == 0 || strcmp(w->name, "labels") == 0) continue;
+        for (uint32_t k = 0; k < b->result->inputs.n; k++)
+            if (strcmp(b->result->inputs.at[k].name, w->name) == 0)
+                found = &b->result->inputs.at[k];
+        cr_expect(found && found->n == w->n, "%s: no weight %s", who, w->name);
+    }
+}
+
+static void some_ids(double *ids, int seed) {
+    for (int i = 0; i < BATCH * SEQ; i++) ids[i] = (i * 29 + seed * 17 + i * i * 5) % VOCAB;
+}
+
+/* ---- the tests ---- */
+
+Test(models_decode, logits_are_those_of_the_forward_pass_token_by_token) {
+    for (int k = 0; k < N_FORMS; k++) {
+        double ids[BATCH * SEQ], most = 0, off = 0;
+        some_ids(ids, k);
+        exec_case training = run_training(&forms[k], ids);
+        exec_case decoded = run_decoding(&forms[k], ids, SEQ, true);
+        expect_same_weights(&training, &decoded, forms[k].func);
+        const double *whole = training.result->outputs.at[0].at;
+        for (int t = 0; t < SEQ; t++) {
+            const double *one = at_token(&decoded, "tokens", t);
+            for (int b = 0; b < BATCH; b++)
+                for (int v = 0; v < VOCAB; v++) {
+                    double want = whole[(b * SEQ + t) * VOCAB + v];
+                    most = fmax(most, fabs(want));
+                    off = fmax(off, fabs(one[b * VOCAB + v] - want));
+                }
+        }
+        cr_expect_gt(most, 0.1);
+        cr_expect(off <= DS_EXEC_BOUND * most, "%s %s: off by %g of %g", forms[k].func,
+                  forms[k].settings, off, most);
+        exec_free(&training);
+        exec_free(&decoded);
+    }
+}
+
+/* The likeliest token after (b, t), by the training model. */
+static int likeliest(const double *whole, int b, int t) {
+    const double *row = whole + (b * SEQ + t) * VOCAB;
+    int best = 0;
+    for (int v = 1; v < VOCAB; v++)
+        if (row[v] > row[best]) best = v;
+    return best;
+}
+
+Test(models_decode, chosen_tokens_are_the_likeliest_of_the_forward_pass) {
+    for (int k = 0; k < N_FORMS; k++) {
+        double ids[BATCH * SEQ];
+        some_ids(ids, k);
+        exec_case decoded = run_decoding(&forms[k], ids, PROMPT, false);
+        for (int t = 0; t < SEQ; t++)
+            for (int b = 0; b < BATCH; b++) {
+                double token = at_token(&decoded, "tokens", t)[b];
+                if (t < PROMPT) cr_expect_eq(token, ids[b * SEQ + t]);
+                ids[b * SEQ + t] = token;
+            }
+        exec_case training = run_training(&forms[k], ids);
+        const double *whole = training.result->outputs.at[0].at;
+        for (int t = PROMPT; t < SEQ; t++)
+            for (int b = 0; b < BATCH; b++)
+                cr_expect_eq((int)ids[b * SEQ + t], likeliest(whole, b, t - 1),
+                             "%s: token %d of sequence %d is %d, not %d", forms[k].func, t, b,
+                             (int)ids[b * SEQ + t], likeliest(whole, b, t - 1));
+        exec_free(&training);
+        exec_free(&decoded);
+    }
+}
