@@ -240,7 +240,7 @@ ds_status ds_ops__expand_sizes(ds_match *m, ds_error *err) {
                             ds_ops__attr_n(ctx->op, "sizes"), n);
     for (uint32_t i = 0; i < n; i++) {
         ds_expr size = ds_ops__attr_item(&ctx->unit->exprs, ctx->op, "sizes", i);
-        DS_TRY(ds_ops__at_least(ctx, "sizes", size, 1, err));
+        DS_TRY(ds_ops__at_least(ctx, "sizes", size, 0, err));
         m->size[m->rule.out[0].dims[dims[i]].factors[0]] = size;
     }
     return DS_OK;

@@ -4,6 +4,7 @@
  *   scan.c   what needs a gradient; where values and weights are at home
  *   walk.c   the reverse walk over blocks and loops
  *   slot.c   gradients on their way: sums, families, elements of families
+ *   store.c  tensors that loops carry and `put` fills
  *   vjp*.c        the gradient of one op as ops
  *
  * "Old" is the function without gradients, "new" the one being made. Everything that the walk
@@ -58,6 +59,20 @@ typedef struct ds_grad_part {
     uint32_t n_fixed;
 } ds_grad_part;
 
+/* A value that stands for a tensor which loops carry and `put` fills, one of several in a row. */
+typedef struct ds_grad_store {
+    bool is;         /* it is one */
+    bool once;       /* `later` has all its places as they were */
+    ds_value later;  /* after the next put in the block, or the next loop; none: the last */
+    const ds_op *of; /* the put `once` that stores this value */
+} ds_grad_store;
+
+/* A value of the forward pass that the backward pass reads from a store. */
+typedef struct ds_grad_again {
+    ds_value value;
+    ds_use use;
+} ds_grad_again;
+
 /* A block of the backward pass: the function's, or a loop's that is walked in reverse. */
 typedef struct ds_grad_level {
     struct ds_grad_level *up;
@@ -65,6 +80,7 @@ typedef struct ds_grad_level {
     const ds_block *block;
     DS_VEC(ds_grad_slot) slots;
     DS_VEC(ds_grad_part) parts;
+    DS_VEC(ds_grad_again) again;
 } ds_grad_level;
 
 /* No others of a family are in a list: hi 0, none at all. */
@@ -94,6 +110,7 @@ typedef struct ds_grad {
     ds_grad_loop **home;                /* by value: the innermost loop around its definition */
     ds_value *saved;                    /* by value: the family that keeps it */
     ds_grad_place *parts_at, *slots_at; /* by family: where they are, on whatever level */
+    ds_grad_store *stores;              /* by value */
     ds_map loops;                       /* old op → ds_grad_loop */
     ds_map extra;                       /* old op → number of its further result (lse) */
     DS_VEC(ds_value) extra_new;
@@ -125,6 +142,8 @@ bool ds_grad__op_is_live(const ds_grad *g, const ds_op *op);
 
 ds_expr ds_grad__rev(ds_grad *g, ds_expr e);
 const ds_type *ds_grad__rev_type(ds_grad *g, const ds_type *type);
+/* An attribute of a forward op in the backward pass. */
+ds_attr ds_grad__rev_attr(ds_grad *g, ds_attr attr);
 /* The type to write for the gradient of what an old use reads: the value's where that was written,
  * else NULL. */
 const ds_type *ds_grad__written(ds_grad *g, const ds_use *old);
@@ -154,6 +173,16 @@ const char *ds_grad__hidden(ds_grad *g);
 const char *ds_grad__name(ds_grad *g, ds_value old, const char *suffix);
 /* What a term of a value's gradient is called: %v.grad, but %w.grad.part for a weight. */
 const char *ds_grad__term_name(ds_grad *g, ds_value old);
+
+/* ---- store.c ---- */
+
+/* Fills `stores`; homes are known. O(ops). */
+void ds_grad__find_stores(ds_grad *g);
+/* The gradient of the op is about to be made: values that it reads and that lie in a store to the
+ * end are read from there, so that no loop keeps a copy of them. */
+ds_status ds_grad__read_again(ds_grad *g, const ds_op *op, ds_error *err);
+/* Does the value stand for a store? Gradients of its slices are added in place. */
+bool ds_grad__is_store(const ds_grad *g, ds_value value);
 
 /* ---- walk.c ---- */
 

@@ -226,6 +226,7 @@ static void place_weights(ds_grad *g) {
 ds_status ds_grad__scan(ds_grad *g, ds_error *err) {
     DS_TRY(check_block(&g->old->body, err));
     find_homes(g, &g->old->body, NULL);
+    ds_grad__find_stores(g);
     const ds_op *end = ds_block_end(&g->old->body);
     const ds_type *loss = g->old->n_results ? g->old->results[0] : NULL;
     if (!end || !loss || loss->rank || !ds_dtype_is_float(loss->dtype))

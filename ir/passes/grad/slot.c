@@ -48,6 +48,13 @@ const ds_type *ds_grad__rev_type(ds_grad *g, const ds_type *type) {
     return type;
 }
 
+ds_attr ds_grad__rev_attr(ds_grad *g, ds_attr attr) {
+    attr.expr = ds_grad__rev(g, attr.expr);
+    if (attr.n_items) attr.items = ds_copy_attrs(arena_of(g), attr.items, attr.n_items);
+    for (uint32_t i = 0; i < attr.n_items; i++) attr.items[i] = ds_grad__rev_attr(g, attr.items[i]);
+    return attr;
+}
+
 const ds_type *ds_grad__type(ds_grad *g, const ds_use *old) {
     if (old->value.i >= g->old->values.n) { /* a result that the forward pass gained */
         ds_value made = g->extra_new.at[old->value.i - g->old->values.n];
@@ -111,6 +118,9 @@ static ds_value save(ds_grad *g, ds_value old) {
 ds_use ds_grad__read(ds_grad *g, const ds_use *old) {
     uint32_t depth = 0;
     const ds_grad_loop *home = g->home[old->value.i];
+    for (const ds_grad_level *at = g->level; at; at = at->up)
+        for (uint32_t i = 0; i < at->again.n && !old->n_index; i++)
+            if (at->again.at[i].value.i == old->value.i) return at->again.at[i].use;
     for (const ds_grad_loop *at = home; at; at = at->up) depth++;
     ds_use use = {.n_index = old->n_index ? depth + old->n_index : 0};
     use.value = home ? save(g, old->value) : made_of(g, old->value);

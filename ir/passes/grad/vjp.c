@@ -71,20 +71,13 @@ void ds_vjp_read(ds_vjp *v, ds_op *op, ds_use use) {
     ds_build_in(&v->g->b, op, use);
 }
 
-static ds_attr rev_attr(ds_vjp *v, ds_attr attr) {
-    attr.expr = ds_grad__rev(v->g, attr.expr);
-    if (attr.n_items) attr.items = ds_copy_attrs(arena_of(v), attr.items, attr.n_items);
-    for (uint32_t i = 0; i < attr.n_items; i++) attr.items[i] = rev_attr(v, attr.items[i]);
-    return attr;
-}
-
 /* The attributes are those of the new forward op, which may have gained some. */
 void ds_vjp_attrs(ds_vjp *v, ds_op *op, const char *const *names) {
     uint64_t *made = ds_map_find(&v->g->copy.ops, DS_KEY(v->op));
     const ds_op *from = made ? (const ds_op *)(uintptr_t)*made : v->op;
     for (; *names; names++) {
         const ds_attr *attr = ds_attr_find(from->attrs, from->n_attrs, *names);
-        if (attr) ds_build_attr(&v->g->b, op, rev_attr(v, *attr));
+        if (attr) ds_build_attr(&v->g->b, op, ds_grad__rev_attr(v->g, *attr));
     }
 }
 
@@ -408,7 +401,10 @@ ds_status ds_grad__vjp(ds_grad *g, const ds_op *op, ds_error *err) {
     for (uint32_t i = 0; i < op->n_in; i++) wanted |= ds_vjp_wants(&v, i);
     if (!wanted) return DS_OK;
     ds_vjp_fn *fn = op->code < DS_OP_COUNT ? table[op->code].fn : NULL;
-    if (fn) return fn(&v, err);
+    if (fn) {
+        DS_TRY(ds_grad__read_again(g, op, err));
+        return fn(&v, err);
+    }
     return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
                         "grad: %%%s = %s(…) is on the way from a weight to the loss, and '%s' "
                         "has no gradient",

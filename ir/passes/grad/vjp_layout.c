@@ -91,12 +91,32 @@ ds_status ds_vjp__split(ds_vjp *v, ds_error *err) {
     return ds_vjp_give(v, 0, dx, err);
 }
 
+/* The gradient of a store, with dy added to the slice's places. */
+static ds_status add_in_place(ds_vjp *v, ds_grad_slot *slot, ds_use dy, uint32_t dim,
+                              ds_error *err) {
+    ds_use part, sum;
+    ds_op *slice = slice_op(v, slot->term.use, dim, attr_expr(v, "lo", 0), attr_expr(v, "hi", 0));
+    DS_TRY(ds_vjp_put(v, slice, ".before", DS_LIKE_NONE, &part, err));
+    ds_op *add = ds_vjp_binary(v, DS_OP_ADD, dy, part), *put = ds_vjp_op(v, DS_OP_PUT);
+    DS_TRY(ds_vjp_put(v, add, ".sum", DS_LIKE_NONE, &sum, err));
+    ds_vjp_read(v, put, slot->term.use);
+    ds_vjp_read(v, put, sum);
+    ds_build_attr_int(&v->g->b, put, "dim", dim);
+    ds_build_attr_expr(&v->g->b, put, "at", attr_expr(v, "lo", 0));
+    DS_TRY(ds_vjp_put(v, put, ".dx", 0, &slot->term.use, err));
+    slot->term.owned = true;
+    return DS_OK;
+}
+
 ds_status ds_vjp__slice(ds_vjp *v, ds_error *err) {
     uint32_t dim;
     ds_use dy, dx;
     const ds_type *x = ds_vjp_in_type(v, 0);
     DS_TRY(ds_vjp_dim(v, "dim", x->rank, 0, &dim, err));
     DS_TRY(ds_vjp_dy(v, 0, &dy, err));
+    ds_grad_slot *slot = ds_grad__slot(v->g, &v->op->in[0]);
+    if (slot && !slot->term.is_const && ds_grad__is_store(v->g, v->op->in[0].value))
+        return add_in_place(v, slot, dy, dim, err);
     ds_op *op = ds_vjp_op(v, DS_OP_PAD);
     ds_vjp_read(v, op, dy);
     ds_build_attr_int(&v->g->b, op, "dim", dim);
@@ -133,6 +153,7 @@ ds_status ds_vjp__put(ds_vjp *v, ds_error *err) {
         DS_TRY(ds_vjp_give(v, 1, dx, err));
     }
     if (!ds_vjp_wants(v, 0)) return DS_OK;
+    if (ds_op_attr_bool(v->op, "once")) return ds_vjp_pass(v, 0, err); /* nobody reads the place */
     ds_op *zeros = ds_vjp_op(v, DS_OP_ZEROS), *put = ds_vjp_op(v, DS_OP_PUT);
     ds_use none;
     DS_TRY(ds_vjp_put(v, zeros, ".none", 1, &none, err));

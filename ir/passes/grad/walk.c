@@ -463,6 +463,7 @@ static ds_status walk_loop(ds_grad *g, const ds_op *op, ds_error *err) {
     free(w.outer.at);
     free(level.slots.at);
     free(level.parts.at);
+    free(level.again.at);
     free(kept.parts.at);
     return status;
 }
@@ -513,6 +514,7 @@ ds_status ds_grad__backward(ds_grad *g, ds_error *err) {
     ds_status status = backward(g, err);
     free(top.slots.at);
     free(top.parts.at);
+    free(top.again.at);
     g->level = NULL;
     return status;
 }

@@ -91,6 +91,13 @@ static ds_status open_store(ds_lower_rec *rec, ds_lower_store *store, const char
     return ds_build_put(b, op, err);
 }
 
+/* Is a place of the store written for several points? */
+static bool is_ring(const ds_lower_store *store) {
+    bool ring = false;
+    for (uint32_t i = 0; i < store->n_dims; i++) ring = ring || store->ring[i];
+    return ring;
+}
+
 static ds_status put_at(ds_lower_rec *rec, ds_lower_store *store, const char *name, ds_value part,
                         ds_expr at, ds_error *err) {
     ds_builder *b = &rec->l->b;
@@ -100,6 +107,7 @@ static ds_status put_at(ds_lower_rec *rec, ds_lower_store *store, const char *na
     ds_value whole = ds_build_out(b, put, ds_arena_printf(arena_of(rec), "%s.store", name), NULL);
     ds_build_attr_int(b, put, "dim", store->axis);
     ds_build_attr_expr(b, put, "at", at);
+    if (rec->l->step->train.on && !is_ring(store)) ds_build_attr_bool(b, put, "once", true);
     DS_TRY(ds_build_put(b, put, err));
     store->now = ds_use_of(whole);
     return DS_OK;

@@ -56,6 +56,14 @@ static bool is_carried(const ds_lower_rec *rec, const ds_use *next, uint32_t sta
     return true;
 }
 
+/* Is the first branch there before the loop? Not if a turn of the loop makes it. */
+static bool comes_before(const ds_temporal_read *init, const ds_lower_path *paths,
+                         const ds_temporal_nest *loop) {
+    for (uint32_t k = 0; init && k < paths[init->source].n; k++)
+        if (paths[init->source].loops[k] == loop) return false;
+    return true;
+}
+
 static bool join(ds_lower_rec *rec, const ds_lower_path *paths, uint32_t s) {
     const ds_op *op = rec->op_of[s];
     ds_lower_join *made = &rec->joins[s];
@@ -67,6 +75,7 @@ static bool join(ds_lower_rec *rec, const ds_lower_path *paths, uint32_t s) {
         !is_step_back(rec, next, made->dim, direction) || next->source == s ||
         rec->program.statements[next->source].dims != rec->program.statements[s].dims ||
         !share_loop(&paths[s], &paths[next->source], s, next->source, made->dim, direction) ||
+        !comes_before(init, paths, paths[s].loops[paths[s].n - 1]) ||
         !is_carried(rec, &op->in[1], s))
         return false;
     const ds_temporal_range *range = &rec->program.dims[made->dim];

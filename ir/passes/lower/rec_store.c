@@ -191,12 +191,40 @@ static int64_t slots_of_read(const slots *s, uint32_t reader, const ds_temporal_
     return *turns > 0 && reads_first(s, reader, read, depth) ? *turns : *turns + 1;
 }
 
+/* Does the gradient of an op read what the statement makes? Views and cases pass the value on. */
+static bool gradient_reads(const ds_lower_rec *rec, uint32_t source, bool *seen) {
+    if (seen[source]) return false;
+    seen[source] = true;
+    for (uint32_t s = 0; s < rec->program.n; s++)
+        for (uint32_t r = 0; r < rec->program.statements[s].n_reads; r++) {
+            const ds_op *op = rec->op_of[s];
+            if (!op || rec->program.statements[s].reads[r].source != source) continue;
+            const ds_op_desc *desc = ds_op_desc_of(op->code);
+            if (!desc && op->code != DS_OP_CASE) return true; /* a loop, a call */
+            for (uint32_t of = 0; desc && of < op->n_in; of++)
+                for (uint32_t i = 0; i < op->n_in; i++)
+                    if (rec->statement_of[op->in[i].value.i] == source &&
+                        ds_op_saves_operand(desc, of, i))
+                        return true;
+            bool passes = !desc || strcmp(desc->family, "layout") == 0;
+            if (passes && gradient_reads(rec, s, seen)) return true;
+        }
+    return false;
+}
+
+/* A ring would be copied in each turn for the gradient: all points are less. */
+static bool is_whole(const ds_lower_rec *rec, uint32_t source) {
+    if (rec->l->step->strategy.rec_stores == DS_REC_WHOLE) return true;
+    bool *seen = DS_NEW_N(&rec->l->c.unit->arena, bool, rec->program.n + 1);
+    return rec->l->step->train.on && gradient_reads(rec, source, seen);
+}
+
 /* Rings, from the outermost loop in. A dim inside may be one only if every read comes in the turn
  * of the loops around that made the point. */
 static void find_rings(const slots *s, ds_lower_store *store) {
     const path *own = &s->paths[s->source];
     const ds_temporal_program *program = &s->rec->program;
-    bool same_turn = true;
+    bool same_turn = true, whole = is_whole(s->rec, s->source);
     for (uint32_t depth = 0; depth < own->n && same_turn; depth++) {
         uint32_t dim = own->loops[depth]->dim, k = 0;
         int64_t most = 1;
@@ -215,7 +243,6 @@ static void find_rings(const slots *s, ds_lower_store *store) {
             continue;
         }
         bool twice = store->ranges && k + 1 == store->n_dims && most > 1;
-        bool whole = s->rec->l->step->strategy.rec_stores == DS_REC_WHOLE;
         if (most > 1 && whole) continue;
         if (most >= store->slots[k] || (twice && most > store->slots[k] / 2)) continue;
         store->slots[k] = most;

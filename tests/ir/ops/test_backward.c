@@ -38,7 +38,8 @@ Test(ops_backward, expand) {
     BAD("%x: f32[4]", "%y = expand(%x) {dims = [0, 0], sizes = [3, 3]}", VALUE, "twice");
     BAD("%x: f32[4]", "%y = expand(%x) {dims = [0, 1], sizes = [3]}", TYPE,
         "1 sizes are given for 2 new dims");
-    BAD("%x: f32[4]", "%y = expand(%x) {dims = [0], sizes = [0]}", VALUE, "at least 1");
+    BAD("%x: f32[4]", "%y = expand(%x) {dims = [0], sizes = [0]}", SHAPE, "dim 0 has size 0");
+    BAD("%x: f32[4]", "%y = expand(%x) {dims = [0], sizes = [-1]}", VALUE, "at least 0");
     BAD("%x: f32[4]", "%y = expand(%x) {dims = [0]}", TYPE, "needs the attribute 'sizes'");
     BAD("%x: f32[1, 1, 1, 1, 1, 1, 1, 1]", "%y = expand(%x) {dims = [0], sizes = [2]}", LIMIT,
         "more than 8 dims");
