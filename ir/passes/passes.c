@@ -159,7 +159,5 @@ void ds_model_step_set_func(ds_model_step *step, ds_func *func) {
 }
 
 ds_loc ds_step__knob(const ds_model_step *step, const char *name) {
-    const ds_attr *attr = ds_scenario_find(step->unit, "strategy", name);
-    if (!attr) attr = ds_scenario_find(step->unit, "strategy", "pp");
-    return attr ? attr->loc : DS_NOWHERE;
+    return ds_strategy_knob(step->unit, name);
 }

@@ -21,4 +21,8 @@ bool ds_knobs__next_word(const char **at, const char **word, size_t *n);
 bool ds_knobs__is_word(const char *word, size_t n, const char *text);
 bool ds_knobs__has_word(const char *words, const char *text);
 
+/* turns.c. What a pipeline without training has no form of: DS_ERR_UNSUPPORTED at the knob. */
+ds_status ds_strategy__check_turns(const ds_binding *binding, const ds_strategy *strategy,
+                                   ds_error *err);
+
 #endif

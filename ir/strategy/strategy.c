@@ -320,13 +320,6 @@ ds_status ds_knobs__read_stage_layers(const ds_binding *binding, const ds_knob *
     return DS_OK;
 }
 
-int64_t ds_strategy_chunk_turns(const ds_strategy *s, int64_t turns, int64_t chunks, int64_t c) {
-    int64_t first = s->first_stage_less, last = s->last_stage_less, all = turns + first + last;
-    int64_t rest = all % chunks, middle = first || last ? 0 : (chunks - rest) / 2;
-    int64_t even = all / chunks + (c >= middle && c < middle + rest);
-    return even - (c == 0 ? first : 0) - (c + 1 == chunks ? last : 0);
-}
-
 /* ---- unequal parts of a batch ---- */
 
 static int64_t common_divisor(int64_t a, int64_t b) {
@@ -656,10 +649,7 @@ ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strate
     DS_TRY(check_gathered(binding, strategy, err));
     if (strategy->pp == 1) return check_one_stage(binding, strategy, err);
     if (ds_scenario_trains(binding->unit)) return DS_OK;
-    return refuse(binding, "pp",
-                  "pipeline stages (pp > 1) run a schedule of forward and backward passes: the "
-                  "scenario must train, and it has 'train = off' or no 'train' block",
-                  err);
+    return ds_strategy__check_turns(binding, strategy, err);
 }
 
 static ds_status set_bucket(const ds_binding *binding, ds_strategy *out, ds_error *err) {

@@ -195,6 +195,12 @@ static inline bool ds_strategy_gathers_once(const ds_strategy *s) {
  * megatron/core/transformer/transformer_block.py, get_num_layers_to_build, where no rest is legal. */
 int64_t ds_strategy_chunk_turns(const ds_strategy *strategy, int64_t turns, int64_t chunks,
                                 int64_t c);
+/* The place of a knob of `strategy`; of pp if the knob is not stated. */
+ds_loc ds_strategy_knob(const ds_unit *unit, const char *name);
+/* The turns of each of `chunks` chunks, as stage_layers or balance = layers say. Errors:
+ * DS_ERR_VALUE at the knob of `unit`'s scenario if the knob does not fit n turns. */
+ds_status ds_strategy_share_turns(const ds_unit *unit, const ds_strategy *strategy, int64_t n,
+                                  uint32_t chunks, int64_t *turns, ds_error *err);
 
 /* Are two stages equally wide? */
 static inline bool ds_strategy_same_width(const ds_strategy *s, uint32_t a, uint32_t b) {

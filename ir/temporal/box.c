@@ -1,12 +1,14 @@
 /* Sets of points as disjoint boxes. */
 #include "ir/temporal/internal.h"
 
-ds_temporal__box ds_temporal__domain(const ds_temporal_program *program, uint32_t dims) {
+ds_temporal__box ds_temporal__domain(const ds_temporal_program *program, uint32_t statement) {
+    const ds_temporal_statement *s = &program->statements[statement];
+    const ds_temporal_range *ranges = s->ranges ? s->ranges : program->dims;
     ds_temporal__box box;
     for (uint32_t d = 0; d < DS_TEMPORAL_DIMS; d++) {
-        bool has = (dims >> d & 1) != 0;
-        box.lo[d] = has ? program->dims[d].lo : 0;
-        box.hi[d] = has ? program->dims[d].hi : 1;
+        bool has = (s->dims >> d & 1) != 0;
+        box.lo[d] = has ? ranges[d].lo : 0;
+        box.hi[d] = has ? ranges[d].hi : 1;
     }
     return box;
 }

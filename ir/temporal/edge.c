@@ -17,8 +17,7 @@ void ds_temporal__graph_init(const ds_temporal_program *program, const ds_tempor
     *out = (ds_temporal__graph){.program = program, .arena = arena, .parts = parts};
     for (uint32_t s = 0; s < program->n; s++) {
         const ds_temporal_statement *reader = &program->statements[s];
-        ds_temporal__box domain =
-            parts ? parts->domain[s] : ds_temporal__domain(program, reader->dims);
+        ds_temporal__box domain = parts ? parts->domain[s] : ds_temporal__domain(program, s);
         for (uint32_t r = 0; r < reader->n_reads; r++) {
             ds_temporal__edge edge = {
                 .from = reader->reads[r].source, .to = s, .read = &reader->reads[r]};
@@ -105,7 +104,7 @@ int64_t ds_temporal_reach(const ds_temporal_program *program, uint32_t reader,
                           const ds_temporal_read *read, uint32_t dim, int direction,
                           ds_arena *arena) {
     ds_temporal__edge edge = {.from = reader, .to = program->n + read->source, .read = read};
-    ds_temporal__box domain = ds_temporal__domain(program, program->statements[reader].dims);
+    ds_temporal__box domain = ds_temporal__domain(program, reader);
     ds_temporal__where(read->when, &domain, arena, &edge.where);
     return ds_temporal__lag(program, &edge, dim, direction);
 }

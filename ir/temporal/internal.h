@@ -39,7 +39,7 @@ uint32_t ds_temporal__mentions(const ds_temporal_expr *e);
 
 /* ---- box.c ---- */
 
-ds_temporal__box ds_temporal__domain(const ds_temporal_program *program, uint32_t dims);
+ds_temporal__box ds_temporal__domain(const ds_temporal_program *program, uint32_t statement);
 bool ds_temporal__box_empty(const ds_temporal__box *box);
 int64_t ds_temporal__box_points(const ds_temporal__box *box); /* saturates at INT64_MAX */
 /* The next point of the box in lexicographic order; false after the last. */

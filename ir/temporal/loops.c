@@ -42,7 +42,7 @@ static uint32_t n_flags(const ds_temporal_statement *s) {
 /* Cuts pieces by where one more condition holds, that of the flag. */
 static void cut_by(cutter *c, pieces *all, uint32_t statement, uint32_t flag) {
     const ds_temporal_statement *s = &c->program->statements[statement];
-    ds_temporal__box domain = ds_temporal__domain(c->program, s->dims);
+    ds_temporal__box domain = ds_temporal__domain(c->program, statement);
     ds_temporal__boxes where = {0};
     ds_temporal__where(flag < s->n_reads ? s->reads[flag].when : s->cuts[flag - s->n_reads],
                        &domain, c->arena, &where);

@@ -52,7 +52,7 @@ static bool is_one_range(const ds_temporal_index *index, const ds_temporal__box 
 static bool image(maker *m, const ds_temporal_read *read, const ds_temporal__box *box,
                   ds_temporal__box *out) {
     uint32_t dims = m->program->statements[read->source].dims, taken = 0;
-    ds_temporal__box domain = ds_temporal__domain(m->program, dims), all = domain;
+    ds_temporal__box domain = ds_temporal__domain(m->program, read->source), all = domain;
     ds_temporal__form zero = {0};
     for (uint32_t d = 0; d < DS_TEMPORAL_DIMS; d++) {
         if (!(dims >> d & 1)) continue;
@@ -112,7 +112,7 @@ static ds_temporal__boxes growth(maker *m, uint32_t s) {
     ds_temporal__boxes fresh = less_set(m, &m->pending[s], s);
     m->pending[s].n = 0;
     if (fresh.n == 0) return fresh;
-    ds_temporal__box domain = ds_temporal__domain(m->program, m->program->statements[s].dims);
+    ds_temporal__box domain = ds_temporal__domain(m->program, s);
     if (++m->grown[s] > GIVE_UP || m->set[s].n > BOXES) {
         ds_temporal__boxes all = {0};
         DS_PUSH(m->arena, &all, domain);
@@ -144,7 +144,7 @@ static bool guess_once(maker *m) {
 
 static void push_kept(maker *m, ds_temporal__boxes *to) {
     for (uint32_t s = 0; s < m->program->n; s++) {
-        ds_temporal__box domain = ds_temporal__domain(m->program, m->program->statements[s].dims);
+        ds_temporal__box domain = ds_temporal__domain(m->program, s);
         if (m->program->statements[s].kept && !ds_temporal__box_empty(&domain))
             DS_PUSH(m->arena, &to[s], domain);
     }
@@ -213,7 +213,7 @@ ds_temporal__boxes *ds_temporal__need(const ds_temporal_program *program, ds_are
     m.last = DS_NEW_N(arena, ds_temporal__box, n + 1);
     for (uint32_t s = 0; s < n; s++) {
         const ds_temporal_statement *reader = &program->statements[s];
-        ds_temporal__box domain = ds_temporal__domain(program, reader->dims);
+        ds_temporal__box domain = ds_temporal__domain(program, s);
         m.where[s] = DS_NEW_N(arena, ds_temporal__boxes, reader->n_reads + 1);
         for (uint32_t r = 0; r < reader->n_reads; r++)
             if (!ds_temporal__where(reader->reads[r].when, &domain, arena, &m.where[s][r]))

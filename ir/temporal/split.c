@@ -35,7 +35,7 @@ typedef struct splitter {
 
 static ds_temporal__box domain_of(const splitter *s, uint32_t statement) {
     if (s->before) return s->before->domain[statement];
-    return ds_temporal__domain(s->program, s->program->statements[statement].dims);
+    return ds_temporal__domain(s->program, statement);
 }
 
 /* ---- parts ---- */

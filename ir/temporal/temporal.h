@@ -1,7 +1,7 @@
 /* Temporal programs: equations over dims, their order of work, and the lives of their values.
  *
  * **Program.** Dim d has the range lo_d <= p_d < hi_d. A statement s has some of the dims; its
- * domain is the box of their ranges. At each point p, s makes one value and reads points of other
+ * domain is the box of their ranges, or of ranges of its own. At each point p, s makes one value and reads points of other
  * values: a read names a source q, gives for each dim of q a point e(p) or a range e(p):f(p), and
  * may hold only under a condition on p. Statements stand in any order.
  *
@@ -127,6 +127,9 @@ typedef struct ds_temporal_read {
 typedef struct ds_temporal_statement {
     const char *name;
     uint32_t dims; /* a bit a dim */
+    const ds_temporal_range
+        *ranges;   /* [n_dims]: the statement has these points alone, and what reads
+                                        others reads none; NULL: all of its dims' ranges */
     int64_t bytes; /* of the value at one point: what shifts weigh */
     bool kept;     /* a yield: every point is needed, and none is freed */
     const ds_temporal_read *reads;

@@ -10,7 +10,7 @@ bool ds_temporal__points_init(const ds_temporal_program *program, ds_arena *aren
     out->program = program;
     out->base = DS_NEW_N(arena, int64_t, program->n + 1);
     for (uint32_t s = 0; s < program->n; s++) {
-        ds_temporal__box box = ds_temporal__domain(program, program->statements[s].dims);
+        ds_temporal__box box = ds_temporal__domain(program, s);
         int64_t points = ds_temporal__box_points(&box);
         if (points > most - out->base[s]) return false;
         out->base[s + 1] = out->base[s] + points;
@@ -21,11 +21,11 @@ bool ds_temporal__points_init(const ds_temporal_program *program, ds_arena *aren
 int64_t ds_temporal__point_number(const ds_temporal__points *points, uint32_t statement,
                                   const int64_t *point) {
     const ds_temporal_program *program = points->program;
+    ds_temporal__box box = ds_temporal__domain(program, statement);
     int64_t number = 0;
     for (uint32_t d = 0; d < program->n_dims; d++)
         if (program->statements[statement].dims >> d & 1)
-            number = number * (program->dims[d].hi - program->dims[d].lo) + point[d] -
-                     program->dims[d].lo;
+            number = number * (box.hi[d] - box.lo[d]) + point[d] - box.lo[d];
     return points->base[statement] + number;
 }
 
@@ -44,10 +44,11 @@ void ds_temporal__point_at(const ds_temporal__points *points, int64_t number, ui
     *statement = low;
     number -= points->base[low];
     memset(point, 0, DS_TEMPORAL_DIMS * sizeof *point);
+    ds_temporal__box box = ds_temporal__domain(program, low);
     for (uint32_t d = program->n_dims; d-- > 0;) {
         if (!(program->statements[low].dims >> d & 1)) continue;
-        int64_t size = program->dims[d].hi - program->dims[d].lo;
-        point[d] = program->dims[d].lo + number % size;
+        int64_t size = box.hi[d] - box.lo[d];
+        point[d] = box.lo[d] + number % size;
         number /= size;
     }
 }
@@ -56,7 +57,7 @@ bool ds_temporal__read_box(const ds_temporal_program *program, const ds_temporal
                            const int64_t *p, ds_temporal__box *out) {
     if (read->when && !ds_temporal_eval(read->when, p)) return false;
     uint32_t dims = program->statements[read->source].dims;
-    ds_temporal__box domain = ds_temporal__domain(program, dims), box = domain;
+    ds_temporal__box domain = ds_temporal__domain(program, read->source), box = domain;
     for (uint32_t d = 0; d < DS_TEMPORAL_DIMS; d++) {
         if (!(dims >> d & 1)) continue;
         const ds_temporal_index *index = &read->index[d];

@@ -96,7 +96,7 @@ static void put_pipeline(const ds_model_step *step, ds_buf *out) {
     const ds_strategy *s = &step->strategy;
     if (s->pp < 2) return;
     int64_t v = ds_report__virtual_stages(step);
-    ds_buf_printf(out, ", schedule %s", s->schedule);
+    if (step->train.on) ds_buf_printf(out, ", schedule %s", s->schedule);
     if (v > 1) ds_buf_printf(out, " with %lld chunks a stage", (long long)v);
     if (step->schedule.n_copies > 1)
         ds_buf_printf(out, " and %u copies of the weights", step->schedule.n_copies);

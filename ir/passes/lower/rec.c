@@ -43,9 +43,11 @@ static ds_expr expr_of(const ds_lower_rec *rec, const ds_temporal_place *place) 
 static ds_expr position(const ds_lower_rec *rec, const ds_lower_store *store,
                         const ds_expr *index) {
     ds_expr at = number(rec, 0);
+    uint32_t source = rec->statement_of[store - rec->stores];
     for (uint32_t i = 0; i < store->n_dims; i++) {
         bool minor = i + 1 == store->n_dims;
-        ds_expr lo = number(rec, rec->program.dims[store->dims[i]].lo), slot = number(rec, 0);
+        ds_expr lo = number(rec, ds_lower__rec_range(rec, source, store->dims[i])->lo);
+        ds_expr slot = number(rec, 0);
         if (store->slots[i] > 1) slot = fold(rec, DS_EXPR_SUB, index[i], lo);
         if (store->slots[i] > 1 && store->ring[i])
             slot = fold(rec, DS_EXPR_MOD, slot, number(rec, store->slots[i]));
@@ -527,7 +529,7 @@ static ds_status write_weights(ds_lower_rec *rec, ds_error *err) {
 
 /* Dims that state weights. With these outside, a weight is read in the turns of one loop, where its
  * gradient is summed. */
-static uint32_t dims_of_weights(const ds_lower_rec *rec) {
+uint32_t ds_lower__rec_weight_dims(const ds_lower_rec *rec) {
     uint32_t dims = 0;
     for (uint32_t d = 0; d < rec->op->n_dims; d++)
         for (uint32_t i = 0; i < rec->op->body->n_ops; i++) {
@@ -570,7 +572,7 @@ static ds_status write_rec(ds_lower_rec *rec, ds_error *err) {
     uint32_t n_values = rec->frame->func->values.n;
     DS_TRY(ds_lower__rec_program(rec, err));
     DS_TRY(show_turns(rec, err));
-    if (rec->l->step->train.on) rec->program.outer = dims_of_weights(rec);
+    if (rec->l->step->train.on) rec->program.outer = ds_lower__rec_weight_dims(rec);
     rec->program.unfreed = true; /* a value ends with its last reader; a ring, by its slots */
     rec->joins = DS_NEW_N(arena_of(rec), ds_lower_join, rec->program.n + 1);
     DS_TRY(ds_temporal_schedule_make(&rec->program, arena_of(rec), &rec->schedule, err));
@@ -589,8 +591,9 @@ static ds_status write_rec(ds_lower_rec *rec, ds_error *err) {
     return write_results(rec, err);
 }
 
-ds_status ds_lower__rec(ds_lowering *l, ds_lower_frame *frame, const ds_op *op, ds_error *err) {
-    ds_lower_rec rec = {.l = l, .frame = frame, .op = op};
+static ds_status lower_rec(ds_lowering *l, ds_lower_frame *frame, const ds_op *op,
+                           const ds_lower_parts *parts, ds_error *err) {
+    ds_lower_rec rec = {.l = l, .frame = frame, .op = op, .parts = parts};
     ds_map_init(&rec.read_of);
     ds_map_init(&rec.weights);
     ds_map_init(&rec.stored);
@@ -601,5 +604,18 @@ ds_status ds_lower__rec(ds_lowering *l, ds_lower_frame *frame, const ds_op *op, 
     ds_map_deinit(&rec.read_of);
     ds_map_deinit(&rec.weights);
     ds_map_deinit(&rec.stored);
+    return status;
+}
+
+/* Over the stages of a pipeline a rec without a backward pass is cut first. */
+ds_status ds_lower__rec(ds_lowering *l, ds_lower_frame *frame, const ds_op *op, ds_error *err) {
+    ds_lower_parts parts = {0};
+    if (l->step->strategy.pp == 1 || l->step->train.on) return lower_rec(l, frame, op, NULL, err);
+    ds_map_init(&parts.of);
+    ds_status status = ds_lower__rec_cut(l, frame, op, &parts, err);
+    if (status == DS_OK) status = lower_rec(l, &parts.frame, parts.rec, &parts, err);
+    for (uint32_t k = 0; k < op->n_out && status == DS_OK; k++)
+        frame->values[op->out[k].i] = parts.frame.values[op->out[k].i];
+    ds_map_deinit(&parts.of);
     return status;
 }

@@ -42,8 +42,18 @@ typedef struct ds_lower_here {
     ds_temporal_place place[DS_TEMPORAL_DIMS];
 } ds_lower_here;
 
+/* A rec over the stages of a pipeline: the equations over one dim, once for each part of it. */
+typedef struct ds_lower_parts {
+    uint32_t dim, n;
+    ds_temporal_range *ranges; /* [n] */
+    const ds_op *rec;          /* with an equation for each part */
+    ds_lower_frame frame;      /* its values */
+    ds_map of;                 /* equation → part + 1 */
+} ds_lower_parts;
+
 typedef struct ds_lower_rec {
     ds_lowering *l;
+    const ds_lower_parts *parts; /* NULL: the rec is whole */
     ds_lower_frame *frame;
     const ds_op *op;
     ds_temporal_program program;
@@ -66,6 +76,17 @@ typedef struct ds_lower_rec {
     uint32_t depth;
     ds_map weights; /* name in the copy → value + 1: weights of calls */
 } ds_lower_rec;
+
+/* rec_stage.c: cuts the rec for a pipeline. Errors: DS_ERR_UNSUPPORTED for a read that lies on no
+ * one stage; DS_ERR_VALUE at the knob. O(equations x parts x points of the dim). */
+ds_status ds_lower__rec_cut(ds_lowering *l, const ds_lower_frame *frame, const ds_op *op,
+                            ds_lower_parts *parts, ds_error *err);
+/* The points of a dim where the statement may run: of a part those of the part. A statement beyond
+ * the last one stands for a result, which has all points. */
+const ds_temporal_range *ds_lower__rec_range(const ds_lower_rec *rec, uint32_t statement,
+                                             uint32_t dim);
+/* rec.c: the dims that weights state, a bit a dim. */
+uint32_t ds_lower__rec_weight_dims(const ds_lower_rec *rec);
 
 /* rec_program.c: statements and reads of the rec. Errors: DS_ERR_UNSUPPORTED. */
 ds_status ds_lower__rec_program(ds_lower_rec *rec, ds_error *err);

@@ -2,13 +2,13 @@
  * %u. Without these the first turn of every recurrence would be written apart from the others. */
 #include "ir/passes/lower/rec_internal.h"
 
-/* Does `when` hold at the first point of a dim alone: t == 0, or t < 1? */
-static bool is_first(const ds_lower_rec *rec, const ds_temporal_expr *when, uint32_t *dim,
-                     int *direction) {
+/* Does `when` hold at the statement's first point of a dim alone: t == 0, or t < 1? */
+static bool is_first(const ds_lower_rec *rec, uint32_t statement, const ds_temporal_expr *when,
+                     uint32_t *dim, int *direction) {
     if (when->kind != DS_TEMPORAL_EQ && when->kind != DS_TEMPORAL_LT) return false;
     if (when->a->kind != DS_TEMPORAL_DIM || when->b->kind != DS_TEMPORAL_CONST) return false;
     *dim = (uint32_t)when->a->value;
-    const ds_temporal_range *range = &rec->program.dims[*dim];
+    const ds_temporal_range *range = ds_lower__rec_range(rec, statement, *dim);
     int64_t at = when->b->value;
     *direction = when->kind == DS_TEMPORAL_EQ && at == range->hi - 1 && at != range->lo ? -1 : 1;
     return at == (*direction < 0 ? range->hi - 1 : range->lo + (when->kind == DS_TEMPORAL_LT));
@@ -71,14 +71,14 @@ static bool join(ds_lower_rec *rec, const ds_lower_path *paths, uint32_t s) {
     ds_temporal_read *init = read_of(rec, &op->in[0]), *next = read_of(rec, &op->in[1]);
     int direction;
     if (!next || next->when->kind != DS_TEMPORAL_NOT ||
-        !is_first(rec, next->when->a, &made->dim, &direction) ||
+        !is_first(rec, s, next->when->a, &made->dim, &direction) ||
         !is_step_back(rec, next, made->dim, direction) || next->source == s ||
         rec->program.statements[next->source].dims != rec->program.statements[s].dims ||
         !share_loop(&paths[s], &paths[next->source], s, next->source, made->dim, direction) ||
         !comes_before(init, paths, paths[s].loops[paths[s].n - 1]) ||
         !is_carried(rec, &op->in[1], s))
         return false;
-    const ds_temporal_range *range = &rec->program.dims[made->dim];
+    const ds_temporal_range *range = ds_lower__rec_range(rec, s, made->dim);
     made->first = direction > 0 ? range->lo : range->hi - 1;
     made->init = &op->in[0];
     made->next = &op->in[1];

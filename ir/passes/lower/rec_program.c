@@ -202,6 +202,17 @@ static ds_status read_header(maker *m, ds_error *err) {
     return DS_OK;
 }
 
+/* Of an equation of one stage, that stage's part of the dim; NULL: an equation of all points. */
+static const ds_temporal_range *ranges_of(const maker *m, const ds_op *op) {
+    const ds_lower_parts *parts = m->rec->parts;
+    const uint64_t *part = parts ? ds_map_find(&parts->of, DS_KEY(op)) : NULL;
+    if (!part) return NULL;
+    ds_temporal_range *ranges = DS_NEW_N(m->arena, ds_temporal_range, DS_TEMPORAL_DIMS);
+    memcpy(ranges, m->rec->program.dims, DS_TEMPORAL_DIMS * sizeof *ranges);
+    ranges[parts->dim] = parts->ranges[*part - 1];
+    return ranges;
+}
+
 /* The equations that are ops of a turn, in the order of the text. */
 static void list_statements(maker *m, ds_temporal_statement *made) {
     ds_lower_rec *rec = m->rec;
@@ -215,6 +226,7 @@ static void list_statements(maker *m, ds_temporal_statement *made) {
         rec->op_of[n] = op;
         made[n++] = (ds_temporal_statement){.name = info->name,
                                             .dims = dims_of(m, info->binders, info->n_binders),
+                                            .ranges = ranges_of(m, op),
                                             .bytes = bytes_of(m, op)};
     }
     const ds_op *end = body->ops[body->n_ops - 1];

@@ -178,7 +178,7 @@ static int64_t slots_of_read(const slots *s, uint32_t reader, const ds_temporal_
     if (!shares(&s->paths[s->source], &s->paths[reader], depth)) {
         /* After the loop: the last points are still there. */
         const ds_temporal_index *index = &read->index[loop->dim];
-        const ds_temporal_range *range = &program->dims[loop->dim];
+        const ds_temporal_range *range = ds_lower__rec_range(s->rec, s->source, loop->dim);
         if (!index->at) return 1; /* the value lacks the dim */
         if (index->end || index->at->kind != DS_TEMPORAL_CONST) return INT64_MAX;
         return loop->direction > 0 ? range->hi - index->at->value
@@ -271,7 +271,8 @@ static ds_status order_dims(ds_lower_rec *rec, ds_lower_store *store, uint32_t s
     for (uint32_t pass = 0; pass < 2; pass++)
         for (uint32_t d = 0; d < rec->program.n_dims; d++)
             if ((dims >> d & 1) && (range >> d & 1) == pass) {
-                store->slots[store->n_dims] = rec->program.dims[d].hi - rec->program.dims[d].lo;
+                const ds_temporal_range *points = ds_lower__rec_range(rec, statement, d);
+                store->slots[store->n_dims] = points->hi - points->lo;
                 store->dims[store->n_dims++] = d;
             }
     store->ranges = range != 0;

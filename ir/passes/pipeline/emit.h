@@ -127,6 +127,8 @@ ds_status ds_pipe__func(ds_pipe *p, char letter, uint32_t chunk, uint32_t mb,
  * items. */
 ds_status ds_pipe__emit(ds_pipe *p, ds_error *err);
 ds_status ds_pipe__tail(ds_pipe *p, ds_error *err);
+/* turns.c: the pass for a step without a backward pass. */
+ds_status ds_pipe__turns(ds_model_step *step, ds_error *err);
 /* The chunks of ops after the microbatches: op → chunk. The caller has set the calls, their
  * arguments and the cut of the forward text in `p`. */
 void ds_pipe__tail_chunks(ds_pipe *p, ds_map *of);

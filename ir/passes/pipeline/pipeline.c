@@ -270,6 +270,7 @@ static ds_status pipe_init(ds_pipe *p, ds_model_step *step, ds_error *err) {
 
 ds_status ds_pass_pipeline(ds_model_step *step, ds_error *err) {
     ds_pipe p;
+    if (!step->train.on) return ds_pipe__turns(step, err);
     DS_TRY(pipe_init(&p, step, err));
     forget_parts(&p);
     return ds_pipe__emit(&p, err);

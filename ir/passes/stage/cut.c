@@ -101,53 +101,10 @@ static void cut_at_turns(ds_stage_cut *cut, const int64_t *turns) {
     }
 }
 
-static ds_status cut_as_told(const ds_model_step *step, ds_stage_cut *cut, ds_error *err) {
-    const ds_strategy *s = &step->strategy;
-    int64_t sum = 0;
-    bool fits = true;
-    if (s->n_stage_layers != cut->n_chunks)
-        return ds_error_set(err, DS_ERR_VALUE, ds_step__knob(step, "stage_layers"),
-                            "stage_layers has %u numbers, but the pipeline has %u chunks: one "
-                            "number each",
-                            s->n_stage_layers, cut->n_chunks);
-    for (uint32_t c = 0; c < cut->n_chunks; c++)
-        fits = fits && !__builtin_add_overflow(sum, s->stage_layers[c], &sum);
-    if (!fits)
-        return ds_error_set(err, DS_ERR_VALUE, ds_step__knob(step, "stage_layers"),
-                            "the numbers of stage_layers make more than 2^63, but @step has %lld "
-                            "turns of loops",
-                            (long long)cut->n_turns);
-    if (sum != cut->n_turns)
-        return ds_error_set(err, DS_ERR_VALUE, ds_step__knob(step, "stage_layers"),
-                            "the numbers of stage_layers make %lld, but @step has %lld turns of "
-                            "loops%s",
-                            (long long)sum, (long long)cut->n_turns,
-                            cut->n_turns ? "" : "; a model without loops is cut by its FLOPs");
-    cut_at_turns(cut, s->stage_layers);
-    return DS_OK;
-}
-
 static ds_status cut_by_layers(const ds_model_step *step, ds_stage_cut *cut, ds_error *err) {
-    const ds_strategy *s = &step->strategy;
-    int64_t n = cut->n_turns, chunks = cut->n_chunks;
-    if (n < chunks)
-        return ds_error_set(err, DS_ERR_VALUE, ds_step__knob(step, "balance"),
-                            "%lld turns of loops are too few for the pipeline's %lld chunks; say "
-                            "balance = flops to cut between other operations too, or which chunks "
-                            "have none by stage_layers = [...]",
-                            (long long)n, (long long)chunks);
-    int64_t *turns = DS_NEW_N(&step->unit->arena, int64_t, chunks);
-    for (int64_t c = 0; c < chunks; c++) {
-        turns[c] = ds_strategy_chunk_turns(s, n, chunks, c);
-        if (turns[c] < 0)
-            return ds_error_set(err, DS_ERR_VALUE,
-                                ds_step__knob(step, c ? "last_stage_less" : "first_stage_less"),
-                                "%s counts as %lld turns, more than a chunk has: %lld turns over "
-                                "%lld chunks",
-                                c ? "the loss" : "the embedding",
-                                (long long)(c ? s->last_stage_less : s->first_stage_less),
-                                (long long)n, (long long)chunks);
-    }
+    int64_t *turns = DS_NEW_N(&step->unit->arena, int64_t, cut->n_chunks);
+    DS_TRY(ds_strategy_share_turns(step->unit, &step->strategy, cut->n_turns, cut->n_chunks, turns,
+                                   err));
     cut_at_turns(cut, turns);
     return DS_OK;
 }
@@ -289,7 +246,7 @@ ds_step_cut ds_stage__turns(const ds_model_step *step, const ds_stage_cut *cut) 
 }
 
 static ds_status cut_chunks(const ds_model_step *step, ds_stage_cut *out, ds_error *err) {
-    if (step->strategy.n_stage_layers) return cut_as_told(step, out, err);
+    if (step->strategy.n_stage_layers) return cut_by_layers(step, out, err);
     if (step->strategy.balance == DS_BALANCE_TIME)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, ds_step__knob(step, "balance"),
                             "balance = time takes the cut that simulates fastest, and a pass does "

@@ -3,10 +3,12 @@
  *   stage.c    the pass: schedule, weights' arguments, the step built anew
  *   cut.c      units, and where the cut is
  *   piece.c    chunks in pieces of layers that are alike in what they do
- *   weights.c  which chunk reads which weights, or elements of weights */
+ *   weights.c  which chunk reads which weights, or elements of weights
+ *   flow.c     the same without training, where loops stay as they are */
 #ifndef DS_PASSES_STAGE_INTERNAL_H
 #define DS_PASSES_STAGE_INTERNAL_H
 
+#include "ir/passes/build/flow.h"
 #include "ir/passes/internal.h"
 
 /* A *unit* is never cut: an op outside of loops, or one turn of an outermost loop. Units are
@@ -84,6 +86,15 @@ typedef struct ds_stage_weight {
  * DS_ERR_LIMIT. O(ops · turns). */
 ds_status ds_stage__weights(const ds_model_step *step, const ds_stage_names *names,
                             const ds_stage_cut *cut, ds_stage_weight **out, ds_error *err);
+
+/* flow.c: an entry for each of step->weights, and the stage of each value of the step. cut->pieces
+ * are whole chunks. Errors: DS_ERR_UNSUPPORTED for an op that reads weights of two stages;
+ * DS_ERR_VALUE for a stage without a weight. */
+ds_status ds_stage__flow(const ds_model_step *step, const ds_stage_names *names,
+                         const ds_stage_cut *cut, ds_stage_weight **out, const uint32_t **stage,
+                         ds_error *err);
+/* The stage on which an op runs; 0 for an op without operands. */
+uint32_t ds_stage__of(const uint32_t *stage, const ds_op *op);
 
 /* piece.c: makes each chunk one piece. O(chunks). */
 void ds_stage__whole(const ds_model_step *step, ds_stage_cut *cut);

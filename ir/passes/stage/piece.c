@@ -156,6 +156,6 @@ const char *ds_stage__suffix(const ds_model_step *step, const ds_stage_cut *cut,
     ds_arena *arena = &step->unit->arena;
     const ds_stage_piece *p = &cut->pieces[piece];
     bool alone = !p->at && (piece + 1 == cut->n_pieces || cut->pieces[piece + 1].chunk != p->chunk);
-    const char *chunk = step->schedule.schedule ? ds_arena_numbered(arena, "", ".c", p->chunk) : "";
+    const char *chunk = step->strategy.pp > 1 ? ds_arena_numbered(arena, "", ".c", p->chunk) : "";
     return alone ? chunk : ds_arena_numbered(arena, chunk, ".p", p->at);
 }

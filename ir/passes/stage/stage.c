@@ -34,6 +34,7 @@ typedef struct stager {
     bool *used; /* by old value: some op reads the value */
     ds_builder b;
     ds_copy copy;
+    const uint32_t *stage; /* by value, without training; NULL: pieces are made in their order */
     uint32_t piece;        /* being made */
     bool cutting;          /* the loop being made is a part of a cut loop */
     DS_VEC(uint8_t) marks; /* by outermost loop made; in the unit's arena */
@@ -135,7 +136,7 @@ static bool keeps(void *context, const ds_op *loop, uint32_t i) {
  * reads ends in the suffix of the piece. */
 static const char *part_suffix(const stager *s, uint32_t weight, const ds_stage_part *part) {
     if (s->weights[weight].shared_out) return ds_stage__suffix(s->step, &s->cut, part->piece);
-    bool staged = s->step->schedule.schedule != NULL;
+    bool staged = s->step->strategy.pp > 1;
     return staged ? ds_arena_numbered(arena_of(s), "", ".c", part->chunk) : "";
 }
 
@@ -216,9 +217,9 @@ static bool is_of(const stager *s, const ds_stage_weight *w, const ds_stage_part
 static ds_status read_use(void *context, const ds_op *reader, const ds_use *use, ds_use *out,
                           ds_error *err) {
     stager *s = context;
-    (void)reader;
     (void)err;
     uint32_t weight = ds_stage__weight(&s->names, use->value);
+    if (s->stage) s->piece = ds_stage__of(s->stage, reader);
     if (weight == s->step->weights.n) {
         *out = ds_copy_use(&s->copy, use);
         return DS_OK;
@@ -315,6 +316,7 @@ static ds_status copy_cut_loop(stager *s, const ds_stage_item *item, ds_error *e
 }
 
 static ds_status copy_body(stager *s, ds_error *err) {
+    if (s->stage) return ds_copy_block(&s->copy, &s->old->body, err);
     for (uint32_t i = 0; i < s->cut.n_items; i++) {
         const ds_stage_item *item = &s->cut.items[i];
         s->piece = ds_stage__piece(&s->cut, item->first);
@@ -367,6 +369,15 @@ static ds_status build(stager *s, ds_error *err) {
 
 /* ---- the pass ---- */
 
+/* Without training: stages in the order of the text, and no schedule. */
+static ds_status stage_turns(stager *s, ds_error *err) {
+    s->cut.n_chunks = (uint32_t)s->step->strategy.pp;
+    s->cut.begin = DS_NEW_N(arena_of(s), int64_t, s->cut.n_chunks + 1u);
+    ds_stage__whole(s->step, &s->cut);
+    DS_TRY(ds_stage__flow(s->step, &s->names, &s->cut, &s->weights, &s->stage, err));
+    return build(s, err);
+}
+
 /* Shares weights out over pieces; single weights stay as they are. */
 static ds_status cut_pieces(stager *s, ds_error *err) {
     ds_stage_weight *whole = s->weights;
@@ -385,6 +396,7 @@ static ds_status stage(stager *s, ds_error *err) {
     memcpy(s->view.values.at, s->old->values.at, n * sizeof *s->view.values.at);
     s->used = ds_xcalloc(n + 1, sizeof *s->used);
     note_uses(s, &s->old->body);
+    if (!s->step->train.on) return stage_turns(s, err);
     DS_TRY(ds_stage__cut(s->step, &s->names, &s->cut, err));
     if (s->step->schedule.schedule) s->step->cut = ds_stage__turns(s->step, &s->cut);
     DS_TRY(ds_stage__weights(s->step, &s->names, &s->cut, &s->weights, err));
@@ -398,7 +410,7 @@ static ds_status stage(stager *s, ds_error *err) {
 
 ds_status ds_pass_stage(ds_model_step *step, ds_error *err) {
     if (step->strategy.pp < 2 && !ds_step_tells_apart(step)) return DS_OK;
-    if (step->strategy.pp > 1) DS_TRY(make_schedule(step, err));
+    if (step->strategy.pp > 1 && step->train.on) DS_TRY(make_schedule(step, err));
     stager s = {.step = step, .old = step->func};
     ds_stage__names_init(&s.names, step);
     ds_status status = stage(&s, err);
