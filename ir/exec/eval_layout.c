@@ -83,6 +83,24 @@ static ds_status copy_span(const ds_eval *e, ds_tensor *dst, const ds_tensor *sr
     return DS_OK;
 }
 
+/* What nobody reads any more is no number: whoever reads that shows. */
+static ds_status forget(const ds_eval *e, span part, ds_error *err) {
+    ds_tensor *y = &e->out[0]->t;
+    int64_t n = y->dims[part.dim], row = n, window = 0;
+    int64_t inner = ds_tensor_inner(y, part.dim), outer = ds_tensor_outer(y, part.dim);
+    if (!ds_attr_find(e->op->attrs, e->op->n_attrs, "window")) return DS_OK;
+    DS_TRY(ds_eval_int(e, "window", &window, err));
+    if (ds_attr_find(e->op->attrs, e->op->n_attrs, "row")) DS_TRY(ds_eval_int(e, "row", &row, err));
+    int64_t lo = window < 0 ? part.to : part.to + part.n - window;
+    int64_t hi = window < 0 ? part.to - window : part.to + part.n;
+    int64_t first = part.to / row * row, end = first + row < n ? first + row : n;
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t i = first; i < end; i++)
+            for (int64_t k = 0; (i < lo || i >= hi) && k < inner; k++)
+                y->at[(o * n + i) * inner + k] = NAN;
+    return DS_OK;
+}
+
 /* concat, split, slice, put, pad: boxes along one dim, which no device shares. */
 ds_status ds_exec__eval_boxes(const ds_eval *e, ds_error *err) {
     const ds_tensor *x = &e->in[0]->t;
@@ -111,6 +129,7 @@ ds_status ds_exec__eval_boxes(const ds_eval *e, ds_error *err) {
         memcpy(e->out[0]->t.at, x->at, (size_t)x->n * sizeof(double));
         DS_TRY(ds_eval_int(e, "at", &part.to, err));
         part.n = e->in[1]->t.dims[part.dim];
+        DS_TRY(forget(e, part, err));
         return copy_span(e, &e->out[0]->t, &e->in[1]->t, part, err);
     default: /* pad */
         DS_TRY(ds_eval_int(e, "lo", &part.to, err));

@@ -77,3 +77,26 @@ ds_status ds_ops__fill_infer(const ds_infer *ctx, ds_error *err) {
                             "fill: a constant cannot be partial; fill it unsplit");
     return ds_op_check_type(ctx, ctx->out[0], "the written type", ctx->op->loc, err);
 }
+
+ds_status ds_ops__zeros_infer(const ds_infer *ctx, ds_error *err) {
+    const ds_op *op = ctx->op;
+    DS_TRY(ds_ops__fill_infer(ctx, err));
+    if (!ds_attr_find(op->attrs, op->n_attrs, "tile")) return DS_OK;
+    ds_exprs *exprs = &ctx->unit->exprs;
+    int64_t dim = 0;
+    ds_expr given = ds_ops__attr_item(exprs, op, "dim", 0);
+    DS_TRY(ds_ops__at_least(ctx, "tile", ds_ops__attr_item(exprs, op, "tile", 0), 1, err));
+    if (ds_expr_is_int(exprs, given, &dim) && dim >= 0 && dim < ctx->out[0]->rank) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, op->loc,
+                        "zeros: tiles lie along a dim: write dim = 0 to %d",
+                        (int)ctx->out[0]->rank - 1);
+}
+
+/* Tiles are written by `put`. */
+ds_status ds_ops__zeros_work(const ds_op *op, const ds_env *env, const ds_shape *in,
+                             const ds_shape *out, ds_work *work, ds_error *err) {
+    (void)env;
+    DS_TRY(ds_ops__work_bytes(op, in, out, work, err));
+    if (ds_attr_find(op->attrs, op->n_attrs, "tile")) work->bytes_written = 0;
+    return DS_OK;
+}

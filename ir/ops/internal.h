@@ -168,6 +168,8 @@ DS_RULE_HOOK(ds_ops__bias_rule);
 DS_RULE_HOOK(ds_ops__binary_rule);
 DS_INFER_HOOK(ds_ops__cast_infer);
 DS_INFER_HOOK(ds_ops__fill_infer);
+DS_INFER_HOOK(ds_ops__zeros_infer);
+DS_WORK_HOOK(ds_ops__zeros_work);
 DS_INFER_HOOK(ds_ops__dropout_infer);
 DS_RULE_HOOK(ds_ops__softmax_rule);
 DS_RULE_HOOK(ds_ops__rms_norm_rule);

@@ -173,6 +173,8 @@ ds_status ds_ops__put_sizes(ds_match *m, ds_error *err) {
     ds_exprs *exprs = &ctx->unit->exprs;
     uint32_t d = 0;
     while (!m->rule.in[1].dims[d].any) d++;
+    if (ds_attr_find(ctx->op->attrs, ctx->op->n_attrs, "row"))
+        DS_TRY(ds_ops__at_least(ctx, "row", ds_ops__attr_item(exprs, ctx->op, "row", 0), 1, err));
     ds_expr given[3] = {ds_ops__attr_item(exprs, ctx->op, "at", 0), ctx->in[1]->dims[d].size,
                         ctx->in[0]->dims[d].size};
     int64_t value[3] = {0};

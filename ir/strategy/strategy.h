@@ -88,8 +88,13 @@ typedef enum ds_ep_dispatch {
 /* What the loops of a rec keep of a value that is read over several turns (lower/rec_store.c). */
 typedef enum ds_rec_stores {
     DS_REC_RINGS, /* as many points as are read later */
-    DS_REC_WHOLE  /* the points of all turns */
+    DS_REC_WHOLE, /* the points of all turns */
+    DS_REC_POINT, /* the points of all turns, whose memory comes with the first write of a point */
+    DS_REC_BLOCK, /* the same for rec_tile points together */
+    DS_REC_PAGED  /* the same, by default for fewer points */
 } ds_rec_stores;
+#define DS_REC_BLOCK_POINTS 512 /* Tempo, arXiv 2501.05408 */
+#define DS_REC_PAGE_POINTS 16   /* vLLM, arXiv 2309.06180 */
 
 #define DS_TP_PIPE_CHUNKS 4 /* Transformer Engine's num_splits, module/base.py */
 

@@ -21,6 +21,8 @@ typedef struct memory {
     uint64_t *first;     /* per value: its slots; valid for roots */
     uint32_t *only;      /* per value: the class that its record runs on, if that is one */
     int64_t *free_ps;    /* per slot; INT64_MAX: lives to the end */
+    bool *tiled;         /* per value: its buffer comes in tiles (tiles.c) */
+    bool any_tiled;
     ds_mem_places places;
 } memory;
 
@@ -87,10 +89,17 @@ static bool is_idle(const memory *m, uint32_t root, uint32_t inst) {
  * program, nor still be reading it on another stream. */
 static bool reuses(const memory *m, uint32_t value) {
     const ds_vinst *v = &m->plan->values.at[value];
-    if (v->alias == DS_NONE) return false;
+    if (v->alias == DS_NONE || (m->tiled[v->alias] && !m->tiled[value])) return false;
     if (v->is_state) return true;
     return m->last_read[v->alias] == v->inst && same_bytes(m->plan, value, v->alias) &&
            is_idle(m, m->root[v->alias], v->inst);
+}
+
+/* Does the value stay in tiles when the op writes a part? */
+static bool is_tiled(const memory *m, const ds_record *r, uint32_t value) {
+    uint32_t alias = m->plan->values.at[value].alias;
+    if (r->op && r->op->code == DS_OP_PUT) return alias != DS_NONE && m->tiled[alias];
+    return ds_mem__is_tiled(r->op);
 }
 
 static void keep_until(memory *m, uint32_t value, uint32_t cls, int64_t end_ps) {
@@ -108,6 +117,8 @@ static void find_lifetimes(memory *m) {
         const ds_record *r = plan->records.at[inst->record];
         uint32_t n = ds_plan_n_reads(plan, i);
         for (uint32_t v = inst->first_value; v < inst->first_value + r->n_out; v++) {
+            m->tiled[v] = is_tiled(m, r, v);
+            m->any_tiled = m->any_tiled || m->tiled[v];
             m->root[v] = reuses(m, v) ? m->root[plan->values.at[v].alias] : v;
             m->first[v] = slots;
             if (m->root[v] == v) slots += r->n_classes;
@@ -269,7 +280,22 @@ static void add_scratch(const ds_mem_scratch *s, ds_mem *out, bool fill) {
     put_event(c, false, (ds_mem_event){s->end_ps, -s->bytes, s->value}, fill);
 }
 
-static void add_events(memory *m, const ds_mem_options *options, ds_mem *out) {
+/* Tiles end with their store at the latest. */
+static ds_status find_tiles(const memory *m, const ds_mem_options *options, ds_mem_scratches *out,
+                            ds_error *err) {
+    uint32_t first = out->n;
+    if (!m->any_tiled) return DS_OK;
+    bool together = options->mode == DS_MEM_ALLOCATOR;
+    DS_TRY(ds_mem__tiles(m->plan, m->run, m->root, together, out, err));
+    for (uint32_t i = first; i < out->n; i++) {
+        ds_mem_scratch *s = &out->at[i];
+        const int64_t *end = slot_of(m, m->root[s->value], s->cls);
+        if (end && *end < s->end_ps) s->end_ps = *end;
+    }
+    return DS_OK;
+}
+
+static ds_status add_events(memory *m, const ds_mem_options *options, ds_mem *out, ds_error *err) {
     const ds_plan *plan = m->plan;
     masks kept = {0};
     ds_mem_scratches scratch = {0};
@@ -278,9 +304,12 @@ static void add_events(memory *m, const ds_mem_options *options, ds_mem *out) {
         ds_mem__scratch(plan, m->run, options->framework, &scratch);
         ds_mem__fsdp(plan, m->run, options->framework, &m->places, &scratch);
     }
-    for (int pass = 0; pass < 2; pass++) { /* count, then fill */
+    ds_status status = find_tiles(m, options, &scratch, err);
+    for (int pass = 0; pass < 2 && status == DS_OK; pass++) { /* count, then fill */
         for (uint32_t v = 0; v < plan->values.n; v++) {
-            if (m->root[v] != v || plan->values.at[v].is_inside || m->places.absent[v]) continue;
+            if (m->root[v] != v || plan->values.at[v].is_inside || m->places.absent[v] ||
+                m->tiled[v])
+                continue;
             const ds_record *r = maker(plan, v);
             uint32_t task = plan->insts.at[plan->values.at[v].inst].first_task;
             for (uint32_t pos = 0; pos < r->n_classes; pos++) {
@@ -304,6 +333,7 @@ static void add_events(memory *m, const ds_mem_options *options, ds_mem *out) {
         sort_events(out->classes[c].host_events, out->classes[c].n_host_events);
     free(kept.at);
     free(scratch.at);
+    return status;
 }
 
 /* ---- modes ---- */
@@ -520,11 +550,12 @@ ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, const ds_mem_op
     m.free_ps = ds_xcalloc(find_classes(&m), sizeof *m.free_ps);
     m.places.stream = ds_xcalloc(plan->values.n, sizeof *m.places.stream);
     m.places.absent = ds_xcalloc(plan->values.n, sizeof *m.places.absent);
+    m.tiled = ds_xcalloc(plan->values.n, sizeof *m.tiled);
     find_lifetimes(&m);
     out->mode = options->mode;
     out->n_classes = plan->n_classes;
     out->classes = ds_xcalloc(plan->n_classes, sizeof *out->classes);
-    add_events(&m, options, out);
+    ds_status status = add_events(&m, options, out, err);
     beside more = {ds_xcalloc(plan->n_classes, sizeof *more.context),
                    ds_xcalloc(plan->n_classes, sizeof *more.communicator),
                    ds_xcalloc(plan->n_classes, sizeof *more.framework)};
@@ -532,7 +563,6 @@ ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, const ds_mem_op
         ds_mem_overheads(plan, more.context, more.communicator);
         ds_mem_framework_bytes(plan, options->framework, more.framework);
     }
-    ds_status status = DS_OK;
     for (uint32_t c = 0; c < plan->n_classes && status == DS_OK; c++)
         status = finish_class(&m, options, out, c, &more, err);
     free(more.context);
@@ -542,6 +572,7 @@ ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, const ds_mem_op
     free(m.last_read);
     free(m.first);
     free(m.only);
+    free(m.tiled);
     free(m.free_ps);
     free(m.places.stream);
     free(m.places.absent);

@@ -367,6 +367,17 @@ static void put_tokens(ds_json *json, const ds_token_times *t) {
     ds_json_key_double(json, "mean_token_ps", t->mean_ps);
     ds_json_key_double(json, "tokens_per_s", t->per_s);
     ds_json_key_int(json, "cache_bytes", t->cache_bytes);
+    if (t->n_cache) {
+        ds_json_key(json, "cache_steps");
+        ds_json_begin_array(json);
+        for (uint32_t i = 0; i < t->n_cache; i++) {
+            ds_json_begin_object(json);
+            ds_json_key_int(json, "turn", t->cache[i].turn);
+            ds_json_key_int(json, "bytes", t->cache[i].bytes);
+            ds_json_end_object(json);
+        }
+        ds_json_end_array(json);
+    }
     ds_json_key(json, "token_ps");
     ds_json_begin_array(json);
     for (uint32_t i = 0; i < t->n; i++) ds_json_int(json, t->ps[i]);

@@ -113,6 +113,7 @@ static void put_pipeline(const ds_model_step *step, ds_buf *out) {
 
 void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
     static const char *const overlaps[] = {"none", "bulk", "ring", "pipe"};
+    static const char *const stores[] = {"rings", "whole", "point", "block", "paged"};
     const ds_strategy *s = &step->strategy;
     put_degrees(s, out);
     put_shares(s, out);
@@ -126,7 +127,8 @@ void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
     if (s->tp_overlap) ds_buf_printf(out, ", tp overlap %s", overlaps[s->tp_overlap]);
     if (s->ep_overlap) ds_buf_put(out, ", ep overlap");
     if (s->ep_dispatch == DS_EP_DEEPEP) ds_buf_put(out, ", ep dispatch deepep");
-    if (s->rec_stores == DS_REC_WHOLE) ds_buf_put(out, ", rec stores whole");
+    if (s->rec_stores) ds_buf_printf(out, ", rec stores %s", stores[s->rec_stores]);
+    if (s->rec_tile) ds_buf_printf(out, " of %lld points", (long long)s->rec_tile);
     if (s->ep_dispatch == DS_EP_DEEPEP && s->ep_nodes)
         ds_buf_printf(out, " to %lld nodes", (long long)s->ep_nodes);
     if (s->zero && s->zero_group < s->dp)

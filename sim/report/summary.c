@@ -104,6 +104,18 @@ static void put_throughput(const ds_result *r, ds_buf *out) {
         ds_buf_put(out, " steps/s\n");
 }
 
+/* Where the cache grows: a few of the first turns. */
+static void put_cache(const ds_token_times *t, ds_buf *out) {
+    enum { SHOWN = 6 };
+    ds_buf_printf(out, "  cache        %s a device at the end", ds_report__bytes(t->cache_bytes).s);
+    if (t->n_cache)
+        ds_buf_printf(out, ", in %u step%s: at %s =", t->n_cache, t->n_cache == 1 ? "" : "s",
+                      t->dim);
+    for (uint32_t i = 0; i < t->n_cache && i < SHOWN; i++)
+        ds_buf_printf(out, "%s %lld", i ? "," : "", (long long)t->cache[i].turn);
+    ds_buf_put(out, t->n_cache > SHOWN ? ", …\n" : "\n");
+}
+
 /* The dim that counts tokens: ir/strategy/tokens.h. */
 static void put_tokens(const ds_result *r, ds_buf *out) {
     const ds_token_times *t = r->tokens;
@@ -115,8 +127,7 @@ static void put_tokens(const ds_result *r, ds_buf *out) {
             out, "  each token   %s in the mean of %u, the last %s; %.4g tokens/s (batch %lld)\n",
             ds_report__ps((int64_t)(t->mean_ps + 0.5)).s, t->n, ds_report__ps(t->ps[t->n - 1]).s,
             t->per_s, (long long)t->batch);
-    ds_buf_printf(out, "  cache        %s a device at the end\n",
-                  ds_report__bytes(t->cache_bytes).s);
+    put_cache(t, out);
 }
 
 /* Work on rows of experts' buffers that no token uses: MFU does not count it. */

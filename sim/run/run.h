@@ -101,6 +101,10 @@ typedef struct ds_job_link {
  * of its operations, and a turn that ends before an earlier one takes no time. What runs before the
  * first turn counts to the first, what runs after the last to the last. Turns at the end that only
  * store what turns before have made are part of the turn before. So first_ps and ps are the step. */
+typedef struct ds_cache_step {
+    int64_t turn, bytes; /* of all stores in tiles, from then on */
+} ds_cache_step;
+
 typedef struct ds_token_times {
     const char *dim;
     int64_t prompt, batch;
@@ -110,6 +114,9 @@ typedef struct ds_token_times {
     double mean_ps;      /* of ps */
     double per_s;        /* tokens of the whole batch */
     int64_t cache_bytes; /* on a device of the fullest class: stores that turns fill and read */
+    ds_cache_step
+        *cache; /* of stores in tiles: the turns in which they hold more than before; owned */
+    uint32_t n_cache;
 } ds_token_times;
 
 /* Sets what follows from other results, of a step simulated or put together: throughput. */

@@ -266,6 +266,7 @@ void ds_result_free(ds_result *r) {
     if (r->cut) free(r->cut->turns);
     free(r->cut);
     if (r->tokens) free(r->tokens->ps);
+    if (r->tokens) free(r->tokens->cache);
     free(r->tokens);
     for (uint32_t j = 0; j < r->n_jobs; j++) ds_model_step_free(r->jobs[j].step);
     free(r->jobs);

@@ -128,7 +128,36 @@ static int64_t bytes_of(const ds_plan *plan, uint32_t value, uint32_t cls) {
     return 0;
 }
 
-static int64_t cache_bytes(const turns *t) {
+static bool is_tiled(const ds_plan *plan, uint32_t value) {
+    const ds_op *op = op_of(plan, plan->values.at[value].inst);
+    return op && op->code == DS_OP_ZEROS && ds_attr_find(op->attrs, op->n_attrs, "tile");
+}
+
+/* The most that stores in tiles hold, and the turns in which they come to hold more. */
+static int64_t follow_tiles(const turns *t, const uint8_t *uses, uint8_t both,
+                            ds_token_times *out) {
+    const ds_plan *plan = t->r->plan;
+    const ds_mem_class *mem = &t->r->mem.classes[t->r->fullest];
+    int64_t now = 0, most = 0;
+    for (uint32_t e = 0; e < mem->n_events; e++) {
+        uint32_t value = ds_mem_value(mem->events[e].value), root = root_of(plan, value);
+        if (ds_mem_part(mem->events[e].value) || uses[root] != both || !is_tiled(plan, root))
+            continue;
+        now += mem->events[e].delta_bytes;
+        if (now <= most) continue;
+        most = now;
+        int64_t turn = t->of_inst[plan->values.at[value].inst];
+        if (!out->n_cache || out->cache[out->n_cache - 1].turn != turn) {
+            if (!out->cache) out->cache = ds_xcalloc((size_t)t->n, sizeof *out->cache);
+            if (out->n_cache == t->n) continue;
+            out->cache[out->n_cache++].turn = turn;
+        }
+        out->cache[out->n_cache - 1].bytes = most;
+    }
+    return most;
+}
+
+static int64_t cache_bytes(const turns *t, ds_token_times *out) {
     enum { PUT = 1, READ = 2 };
     const ds_plan *plan = t->r->plan;
     uint8_t *uses = ds_xcalloc((size_t)plan->values.n + 1, sizeof *uses);
@@ -145,7 +174,8 @@ static int64_t cache_bytes(const turns *t) {
         }
     }
     for (uint32_t v = 0; v < plan->values.n; v++)
-        if (uses[v] == (PUT | READ)) sum += bytes_of(plan, v, t->r->fullest);
+        if (uses[v] == (PUT | READ) && !is_tiled(plan, v)) sum += bytes_of(plan, v, t->r->fullest);
+    sum += follow_tiles(t, uses, PUT | READ, out);
     free(uses);
     return sum;
 }
@@ -163,7 +193,7 @@ static void set_times(const turns *t, ds_token_times *out) {
     int64_t sum = t->end_ps[t->n - 1] - out->first_ps;
     out->mean_ps = ds_ratio((double)sum, (double)out->n);
     if (sum > 0) out->per_s = (double)out->batch / (out->mean_ps * 1e-12);
-    out->cache_bytes = cache_bytes(t);
+    out->cache_bytes = cache_bytes(t, out);
 }
 
 ds_status ds_run__tokens(ds_result *r, ds_error *err) {

@@ -86,6 +86,10 @@ static ds_status open_store(ds_lower_rec *rec, ds_lower_store *store, const char
     ds_builder *b = &rec->l->b;
     ds_op *op = ds_build_op(b, DS_OP_ZEROS);
     op->loc = ds_clone_loc(&rec->l->c, rec->op->loc);
+    if (store->tile) {
+        ds_build_attr_int(b, op, "dim", store->axis);
+        ds_build_attr_int(b, op, "tile", store->tile);
+    }
     store->now = ds_use_of(
         ds_build_out(b, op, ds_arena_printf(arena_of(rec), "%s.store", name),
                      store->one ? store->point : type_of_points(rec, store, number(rec, n))));
@@ -110,6 +114,9 @@ static ds_status put_at(ds_lower_rec *rec, ds_lower_store *store, const char *na
     ds_build_attr_int(b, put, "dim", store->axis);
     ds_build_attr_expr(b, put, "at", at);
     if (rec->l->step->train.on && !is_ring(store)) ds_build_attr_bool(b, put, "once", true);
+    if (store->window && store->n_dims > 1)
+        ds_build_attr_int(b, put, "row", store->slots[store->n_dims - 1]);
+    if (store->window) ds_build_attr_int(b, put, "window", store->window);
     DS_TRY(ds_build_put(b, put, err));
     store->now = ds_use_of(whole);
     return DS_OK;

@@ -219,6 +219,44 @@ static bool is_whole(const ds_lower_rec *rec, uint32_t source) {
     return rec->l->step->train.on && gradient_reads(rec, source, seen);
 }
 
+/* Points whose memory is taken together: the strategy's tile; 0 where stores are there at once. */
+static int64_t tile_of(const ds_lower_rec *rec) {
+    const ds_strategy *s = &rec->l->step->strategy;
+    if (s->rec_stores == DS_REC_POINT) return 1;
+    if (s->rec_stores == DS_REC_BLOCK) return s->rec_tile ? s->rec_tile : DS_REC_BLOCK_POINTS;
+    if (s->rec_stores == DS_REC_PAGED) return s->rec_tile ? s->rec_tile : DS_REC_PAGE_POINTS;
+    return 0;
+}
+
+/* Of `most` points that are still read: ds_lower_store.window. In an outer loop the points of the
+ * turn before end with the first write. */
+static int64_t window_of(const ds_lower_store *store, const path *own, uint32_t depth,
+                         int64_t most) {
+    uint32_t k = 0;
+    while (store->dims[k] != own->loops[depth]->dim) k++;
+    if (most >= store->slots[k]) most = depth ? store->slots[k] : 0;
+    return most * own->loops[depth]->direction;
+}
+
+/* Tiles along dim `k`, which becomes the minor one. False: the strategy has none, or ranges of
+ * another dim are read, which lies so already. */
+static bool set_tiles(const ds_lower_rec *rec, ds_lower_store *store, uint32_t k, int64_t window) {
+    uint32_t last = store->n_dims - 1, dim = store->dims[k];
+    int64_t points = store->slots[k], tile = tile_of(rec);
+    if (!tile || (store->ranges && k != last)) return false;
+    for (; k < last; k++) {
+        store->dims[k] = store->dims[k + 1];
+        store->slots[k] = store->slots[k + 1];
+        store->ring[k] = store->ring[k + 1];
+    }
+    store->dims[last] = dim;
+    store->slots[last] = points;
+    store->ring[last] = false;
+    store->tile = tile;
+    store->window = window;
+    return true;
+}
+
 /* Rings, from the outermost loop in. A dim inside may be one only if every read comes in the turn
  * of the loops around that made the point. */
 static void find_rings(const slots *s, ds_lower_store *store) {
@@ -244,6 +282,8 @@ static void find_rings(const slots *s, ds_lower_store *store) {
         }
         bool twice = store->ranges && k + 1 == store->n_dims && most > 1;
         if (most > 1 && whole) continue;
+        int64_t window = window_of(store, own, depth, most);
+        if (most > 1 && !s->rec->l->step->train.on && set_tiles(s->rec, store, k, window)) continue;
         if (most >= store->slots[k] || (twice && most > store->slots[k] / 2)) continue;
         store->slots[k] = most;
         store->ring[k] = true;
@@ -251,9 +291,15 @@ static void find_rings(const slots *s, ds_lower_store *store) {
     }
 }
 
-static void count_slots(ds_lower_store *store) {
+static void count_slots(const ds_lower_rec *rec, ds_lower_store *store) {
     store->one = !store->ranges;
     for (uint32_t k = 0; k < store->n_dims; k++) store->one = store->one && store->slots[k] == 1;
+    uint32_t last = store->n_dims - 1;
+    int64_t tile = tile_of(rec);
+    if (store->one || !tile || store->n_dims == 0) return;
+    if (!store->tile && !store->ring[last]) set_tiles(rec, store, last, 0);
+    /* Each row begins with a tile. */
+    if (store->tile) store->slots[last] = (store->slots[last] + tile - 1) / tile * tile;
 }
 
 /* ---- layout ---- */
@@ -370,7 +416,7 @@ ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err) {
         if (!store->wanted) continue;
         DS_TRY(plan_store(rec, s.source, (ds_value){i}, store, err));
         if (!rec->schedule.unrolled) find_rings(&s, store);
-        count_slots(store);
+        count_slots(rec, store);
     }
     /* What is yielded is kept to the end. */
     uint32_t first = rec->program.n - rec->op->n_out;

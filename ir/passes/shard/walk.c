@@ -49,6 +49,10 @@ static ds_status make_zeros(ds_sharder *s, ds_value old, const ds_layout *layout
                             ds_error *err) {
     const ds_value_info *info = ds_value_at(s->f.from, old);
     ds_op *op = ds_build_op(&s->f.b, DS_OP_ZEROS);
+    if (info->def && info->def->code == DS_OP_ZEROS) {
+        op->attrs = info->def->attrs;
+        op->n_attrs = info->def->n_attrs;
+    }
     ds_build_out(&s->f.b, op, info->name, ds_shard__type(s, info->type, layout));
     *out = ds_use_of(op->out[0]);
     return ds_shard__put(s, op, &(ds_shard_value){0}, err);

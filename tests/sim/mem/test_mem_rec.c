@@ -1,18 +1,25 @@
-/* Stores of a rec in the simulated memory, to the byte: 100 combinations of class, length and window
- * against the closed forms of ir/temporal/store.h. All that is not the store is the same in each. */
+/* Stores of a rec in the simulated memory, to the byte: classes, lengths, tiles and windows against
+ * the closed forms of ir/temporal/store.h, at the peak and at each turn. All that is not the store is
+ * the same in each. */
 #include "ir/temporal/store.h"
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { N = 1000, POINT = 4 * N };
 
-/* The peak of a sum over windows of w values, of T values in all. */
-static int64_t peak_of(int T, int w, bool whole) {
-    char text[1024];
-    sim_case c;
+typedef struct shape {
+    int T, w, tile;
+    const char *stores;
+} shape;
+
+/* A sum over windows of w values, of T values in all. */
+static void run_windows(sim_case *c, const shape *s) {
+    char text[1024], tile[40] = "";
+    if (s->tile) snprintf(tile, sizeof tile, ", rec_tile = %d", s->tile);
     snprintf(text, sizeof text,
              "dir 1\ntopology @box {\n  device d : \"A100-SXM4-80GB\"\n}\n"
              "func @f(%%x: f32[%d]) -> f32[%d] {\n  %%r = rec (t in 0..%d) {\n"
@@ -20,38 +27,83 @@ static int64_t peak_of(int T, int w, bool whole) {
              "    %%m = reduce_sum(%%u{max(0, t - %d):t + 1}) {dims = [0]}\n"
              "    %%s = case t == 0: %%x, else: %%c{t - 1}\n    %%c = add(%%s, %%m)\n"
              "    yield %%c{%d}\n  }\n  return %%r\n}\n"
-             "scenario { model = @f, on = @box, strategy { rec_stores = %s } }\n",
-             N, N, T, w - 1, T - 1, whole ? "whole" : "rings");
-    sim_run_text(&c, text, NULL, false);
-    cr_assert_eq(c.status, DS_OK, "%s\n%s", c.err.message, text);
-    int64_t peak = c.result->mem.classes[0].peak_bytes;
-    sim_free(&c);
-    return peak;
+             "scenario { model = @f, on = @box, strategy { rec_stores = %s%s } }\n",
+             N, N, s->T, s->w - 1, s->T - 1, s->stores, tile);
+    sim_run_text(c, text, NULL, false);
+    cr_assert_eq(c->status, DS_OK, "%s\n%s", c->err.message, text);
 }
 
 /* A ring holds each point twice; one that would hold more than all points is no ring. */
-static int64_t store_of(int T, int w, bool whole) {
-    ds_store store = {.kind = whole || 2 * w > T ? DS_STORE_WHOLE : DS_STORE_CIRCULAR,
-                      .point_bytes = POINT,
-                      .length = T,
-                      .window = w};
-    return ds_store_peak(&store);
+static ds_store store_of(const shape *s) {
+    ds_store store = {.kind = DS_STORE_WHOLE, .point_bytes = POINT, .length = s->T, .window = s->w};
+    for (int k = 0; k <= DS_STORE_HOST; k++)
+        if (strcmp(ds_store_name((ds_store_class)k), s->stores) == 0)
+            store.kind = (ds_store_class)k;
+    if (strcmp(s->stores, "rings") == 0 && 2 * s->w <= s->T) store.kind = DS_STORE_CIRCULAR;
+    store.tile = s->tile ? s->tile : store.kind == DS_STORE_PAGED ? 16 : 512;
+    return store;
 }
 
-Test(mem_rec, stores_by_class_length_and_window) {
+static bool is_stored(const ds_plan *plan, uint32_t value) {
+    const ds_op *op = plan->records.at[plan->insts.at[plan->values.at[value].inst].record]->op;
+    return op && (op->code == DS_OP_PUT || op->code == DS_OP_ZEROS);
+}
+
+/* What stores hold when the write of each turn has begun. */
+static void check_turns(const sim_case *c, const shape *s) {
+    const ds_plan *plan = c->result->plan;
+    const ds_mem_class *mem = &c->result->mem.classes[0];
+    ds_store store = store_of(s);
+    int64_t t = 0;
+    for (uint32_t i = 0; i < plan->insts.n; i++) {
+        const ds_inst *inst = &plan->insts.at[i];
+        const ds_op *op = plan->records.at[inst->record]->op;
+        if (!op || op->code != DS_OP_PUT) continue;
+        int64_t bytes = 0, start = c->result->run.start_ps[inst->first_task];
+        for (uint32_t e = 0; e < mem->n_events; e++)
+            if (mem->events[e].time_ps <= start && is_stored(plan, mem->events[e].value))
+                bytes += mem->events[e].delta_bytes;
+        cr_expect_eq(bytes, ds_store_bytes(&store, t),
+                     "%s, %d values, window %d, tile %d, turn %" PRId64 ": %" PRId64
+                     " bytes, not %" PRId64,
+                     s->stores, s->T, s->w, s->tile, t, bytes, ds_store_bytes(&store, t));
+        t++;
+    }
+    cr_expect_eq(t, s->T);
+}
+
+static int64_t rest_bytes; /* beside the store */
+
+static void check(const shape *s) {
+    sim_case c;
+    ds_store store = store_of(s);
+    run_windows(&c, s);
+    int64_t got = c.result->mem.classes[0].peak_bytes;
+    int64_t want = rest_bytes + ds_store_peak(&store);
+    cr_expect_eq(got, want, "%s, %d values, window %d, tile %d: %" PRId64 ", not %" PRId64,
+                 s->stores, s->T, s->w, s->tile, got, want);
+    if (store.kind != DS_STORE_CIRCULAR) check_turns(&c, s); /* two puts a turn */
+    sim_free(&c);
+}
+
+static void check_all(const char *stores, const int *tiles, int n_tiles) {
     static const int lengths[] = {6, 9, 16, 33, 64},
-                     windows[] = {2, 3, 4, 5, 8, 12, 16, 20, 31, 40};
-    int64_t rest = peak_of(64, 2, false) - store_of(64, 2, false);
-    int n = 0;
+                     windows[] = {2, 3, 4, 5, 8, 12, 16, 20, 31, 64};
+    /* The input, the sum of all turns, and the value of the turn or the sum of its window. */
+    rest_bytes = 3 * POINT;
     for (int l = 0; l < 5; l++)
         for (int w = 0; w < 10; w++)
-            for (int whole = 0; whole < 2; whole++, n++) {
-                int64_t got = peak_of(lengths[l], windows[w], whole);
-                int64_t want = rest + store_of(lengths[l], windows[w], whole);
-                cr_expect_eq(got, want, "%d values, window %d, %s: %" PRId64 ", not %" PRId64,
-                             lengths[l], windows[w], whole ? "whole" : "rings", got, want);
-            }
-    cr_expect_eq(n, 100);
-    /* The input, the sum of all turns, and the value of the turn or the sum of its window. */
-    cr_expect_eq(rest, 3 * POINT, "%" PRId64 " bytes beside the store", rest);
+            for (int k = 0; k < n_tiles; k++)
+                check(&(shape){lengths[l], windows[w], tiles[k], stores});
+}
+
+Test(mem_rec, rings_and_whole) { /* 100 combinations */
+    check_all("rings", (int[]){0}, 1);
+    check_all("whole", (int[]){0}, 1);
+}
+
+Test(mem_rec, points_blocks_and_pages) { /* 200 */
+    check_all("point", (int[]){0}, 1);
+    check_all("block", (int[]){1, 5}, 2);
+    check_all("paged", (int[]){0}, 1);
 }
