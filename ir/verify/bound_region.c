@@ -201,8 +201,8 @@ static void at_points(ds_bound_walk *w, const ds_op *op, uint32_t i) {
     w->turns = before;
 }
 
-/* How many reads of a rec are followed for its bounds and cycles; beyond, the schedule and exec
- * find the rest. Some 50 ms. */
+/* How many reads of a rec are followed for its bounds and cycles, of a quarter as many points at most;
+ * beyond, the schedule and exec find the rest. Some 50 ms. */
 #define MAX_REC_READS (INT64_C(1) << 19)
 
 void ds_bound__rec_region(ds_bound_walk *w, const ds_op *rec) {

@@ -92,6 +92,7 @@ typedef struct ds_builder {
     ds_map context_of;      /* hash → the contexts that have it */
     DS_VEC(ds_join) joins;
     DS_VEC(uint32_t) reads; /* heap: what the op in hand reads (values.c) */
+    ds_map indices_of;      /* op → the indices that its record depends on (lower.c) */
     ds_map alike;           /* hash → ds_alike (alike.c) */
     ds_map types;           /* ds_type → ds_plan_type */
     ds_map sizes, contexts; /* list of sizes, ds_context → number (alike.c) */
@@ -202,6 +203,10 @@ bool ds_plan__is_work(const ds_op *op);
 
 /* Looks up the record of an op that depends on no index; false if there is none yet. O(1). */
 bool ds_plan__cached(ds_builder *b, const ds_context *ctx, const ds_op *op, uint32_t *out);
+/* Do the result types, places or attributes of an op of the function depend on the loop index, any
+ * if the name is NULL? Positions in buffers do not count: they change neither bytes nor time. */
+bool ds_plan__op_mentions(const ds_builder *b, const ds_op *op, const ds_func *func,
+                          const char *name);
 /* The record of a table op (or of a call that carries its cost); made once per distinct site. A
  * COMM record without groups moves nothing: its results are its operands. */
 ds_status ds_plan__record(ds_builder *b, const ds_site *site, uint32_t *out, ds_error *err);

@@ -84,10 +84,76 @@ bool ds_plan__cached(ds_builder *b, const ds_context *ctx, const ds_op *op, uint
     return find_record(b, &(ds_record_site){.ctx = ctx, .what = op}, &hash, out);
 }
 
+/* A position in a buffer changes neither bytes nor time. */
+static bool is_position(const ds_op *op, const ds_attr *attr) {
+    return (op->code == DS_OP_PUT && strcmp(attr->name, "at") == 0) ||
+           (op->code == DS_OP_ROTARY && strcmp(attr->name, "start") == 0);
+}
+
+bool ds_plan__op_mentions(const ds_builder *b, const ds_op *op, const ds_func *func,
+                          const char *name) {
+    const ds_exprs *exprs = &b->unit->exprs;
+    for (uint32_t i = 0; i < op->n_out; i++)
+        if (ds_type_mentions(exprs, ds_value_at(func, op->out[i])->type, name)) return true;
+    for (uint32_t i = 0; i < op->n_attrs; i++)
+        if (ds_attrs_mention(exprs, &op->attrs[i], 1, name) && !is_position(op, &op->attrs[i]))
+            return true;
+    for (uint32_t i = 0; i < op->n_to; i++)
+        if (ds_place_mentions(exprs, &op->to[i], name)) return true;
+    ds_expr single[] = {op->to_rank, op->from_rank, op->tag};
+    for (uint32_t i = 0; i < 3; i++)
+        if (DS_HAS_EXPR(single[i]) && ds_expr_mentions(exprs, single[i], name)) return true;
+    for (uint32_t i = 0; i < op->n_group; i++)
+        if (ds_expr_mentions(exprs, op->group[i], name)) return true;
+    return false;
+}
+
+/* Do the op's types, places or attributes depend on a loop index? */
+static bool varies(ds_builder *b, const ds_site *site) {
+    for (uint32_t i = 0; i < site->op->n_in; i++)
+        if (ds_plan__type(b, site->in[i].type)->varies) return true;
+    return ds_plan__op_mentions(b, site->op, site->ctx->func, NULL);
+}
+
+/* The loop indices that the record of an op depends on. The same wherever the op stands in scope of
+ * them, so they are looked for once. */
+typedef struct ds_op_indices {
+    bool all; /* a range makes a type of its own each time */
+    DS_VEC(const char *) names;
+} ds_op_indices;
+
+static void add_name(ds_builder *b, ds_op_indices *on, const char *name) {
+    for (uint32_t i = 0; i < on->names.n; i++)
+        if (on->names.at[i] == name) return;
+    DS_PUSH(&b->plan->arena, &on->names, name);
+}
+
+static const ds_op_indices *indices_of(ds_builder *b, const ds_site *site) {
+    const ds_op *op = site->op;
+    const uint64_t *found = ds_map_find(&b->indices_of, DS_KEY(op));
+    if (found) return (const ds_op_indices *)(uintptr_t)*found;
+    ds_op_indices *on = DS_NEW(&b->plan->arena, ds_op_indices);
+    *on = (ds_op_indices){0};
+    for (uint32_t k = 0; k < op->n_in; k++) on->all = on->all || ds_plan__has_range(&op->in[k]);
+    for (const ds_index *i = site->indices; i && !on->all; i = i->up)
+        if (ds_plan__op_mentions(b, op, site->ctx->func, i->name)) add_name(b, on, i->name);
+    for (uint32_t k = 0; k < op->n_in && !on->all; k++)
+        for (const ds_index *i = site->in[k].indices; i; i = i->up)
+            if (ds_type_mentions(&b->unit->exprs, site->in[k].type, i->name))
+                add_name(b, on, i->name);
+    ds_map_put(&b->indices_of, DS_KEY(op), DS_KEY(on));
+    return on;
+}
+
 typedef DS_VEC(int64_t) index_list;
 
-static void put_indices(index_list *list, const ds_index *indices) {
-    for (const ds_index *i = indices; i; i = i->up) {
+/* The indices up to `end`; with `on`, what the op depends on alone. */
+static void put_indices(index_list *list, const ds_op_indices *on, const ds_index *indices,
+                        const ds_index *end) {
+    for (const ds_index *i = indices; i != end; i = i->up) {
+        bool counts = !on || on->all;
+        for (uint32_t k = 0; !counts && k < on->names.n; k++) counts = on->names.at[k] == i->name;
+        if (!counts) continue;
         DS_HPUSH(list, (int64_t)(intptr_t)i->name);
         DS_HPUSH(list, i->value);
     }
@@ -105,22 +171,9 @@ static bool count_varies(ds_builder *b, const ds_use *use) {
     return false;
 }
 
-/* Do the op's types, places or attributes depend on a loop index? */
-static bool varies(ds_builder *b, const ds_site *site) {
-    const ds_exprs *exprs = &b->unit->exprs;
-    const ds_op *op = site->op;
+static bool stacks_varying(ds_builder *b, const ds_op *op) {
     for (uint32_t i = 0; i < op->n_in; i++)
-        if (ds_plan__type(b, site->in[i].type)->varies || count_varies(b, &op->in[i])) return true;
-    for (uint32_t i = 0; i < op->n_out; i++)
-        if (ds_plan__type(b, site->out[i].type)->varies) return true;
-    if (ds_attrs_mention(exprs, op->attrs, op->n_attrs, NULL)) return true;
-    for (uint32_t i = 0; i < op->n_to; i++)
-        if (ds_place_mentions(exprs, &op->to[i], NULL)) return true;
-    ds_expr single[] = {op->to_rank, op->from_rank, op->tag};
-    for (uint32_t i = 0; i < 3; i++)
-        if (DS_HAS_EXPR(single[i]) && ds_expr_mentions(exprs, single[i], NULL)) return true;
-    for (uint32_t i = 0; i < op->n_group; i++)
-        if (ds_expr_mentions(exprs, op->group[i], NULL)) return true;
+        if (count_varies(b, &op->in[i])) return true;
     return false;
 }
 
@@ -333,7 +386,8 @@ static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t pla
                                 const ds_attr *given, ds_record *r, ds_error *err) {
     const ds_placement *p = ds_plan__placement(b, place);
     r->kind = DS_REC_COMPUTE;
-    bool uneven = any_uneven(site), each = site->region && varies(b, site);
+    bool uneven = any_uneven(site),
+         each = site->region && (varies(b, site) || stacks_varying(b, site->op));
     if (!each && !uneven && are_alike(b->plan, b->plan->placements.at[place])) {
         set_whole(b, p, r);
         ds_plan__enter(site->region, p, 0);
@@ -571,9 +625,11 @@ static ds_status make_or_copy(ds_builder *b, const ds_site *site, bool fixed, ds
 
 ds_status ds_plan__record(ds_builder *b, const ds_site *site, uint32_t *out, ds_error *err) {
     index_list list = {0};
-    if (varies(b, site)) {
-        put_indices(&list, site->indices);
-        for (uint32_t i = 0; i < site->op->n_in; i++) put_indices(&list, site->in[i].indices);
+    const ds_op_indices *on = indices_of(b, site);
+    if (on->all ? varies(b, site) || stacks_varying(b, site->op) : on->names.n > 0) {
+        put_indices(&list, on, site->indices, NULL);
+        for (uint32_t i = 0; i < site->op->n_in; i++)
+            put_indices(&list, on, site->in[i].indices, on->all ? NULL : site->indices);
     }
     ds_record_site key = {site->ctx, site->op, list.at, list.n};
     uint64_t hash;
@@ -591,7 +647,7 @@ ds_status ds_plan__input_record(ds_builder *b, const ds_context *ctx, const ds_v
                                 const ds_index *indices, ds_category category, uint32_t *out,
                                 ds_error *err) {
     index_list list = {0};
-    if (ds_plan__type(b, value->type)->varies) put_indices(&list, indices);
+    if (ds_plan__type(b, value->type)->varies) put_indices(&list, NULL, indices, NULL);
     ds_record_site key = {ctx, value, list.at, list.n};
     uint64_t hash;
     ds_status status = DS_OK;

@@ -182,6 +182,7 @@ void ds_plan__deinit(ds_builder *b) {
     ds_map_deinit(&b->split);
     ds_map_deinit(&b->record_index);
     ds_map_deinit(&b->context_of);
+    ds_map_deinit(&b->indices_of);
     ds_map_deinit(&b->alike);
     ds_map_deinit(&b->types);
     ds_map_deinit(&b->sizes);

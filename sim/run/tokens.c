@@ -109,14 +109,16 @@ static void find_ends(turns *t) {
 
 /* ---- the cache ---- */
 
-/* The value whose buffer a stored value is in. */
-static uint32_t root_of(const ds_plan *plan, uint32_t value) {
-    while (plan->values.at[value].alias != DS_NONE) {
-        const ds_op *op = op_of(plan, plan->values.at[value].inst);
-        if (!stores(op) || op->code == DS_OP_ZEROS) break;
-        value = plan->values.at[value].alias;
+/* Per value: the value whose buffer a stored value is in. Buffers come before what takes them. */
+static uint32_t *find_roots(const ds_plan *plan) {
+    uint32_t *roots = ds_xcalloc((size_t)plan->values.n + 1, sizeof *roots);
+    for (uint32_t v = 0; v < plan->values.n; v++) {
+        const ds_vinst *value = &plan->values.at[v];
+        const ds_op *op = op_of(plan, value->inst);
+        bool taken = value->alias != DS_NONE && stores(op) && (!op || op->code != DS_OP_ZEROS);
+        roots[v] = taken ? roots[value->alias] : v;
     }
-    return value;
+    return roots;
 }
 
 static int64_t bytes_of(const ds_plan *plan, uint32_t value, uint32_t cls) {
@@ -134,13 +136,13 @@ static bool is_tiled(const ds_plan *plan, uint32_t value) {
 }
 
 /* The most that stores in tiles hold, and the turns in which they come to hold more. */
-static int64_t follow_tiles(const turns *t, const uint8_t *uses, uint8_t both,
-                            ds_token_times *out) {
+static int64_t follow_tiles(const turns *t, const uint32_t *roots, const uint8_t *uses,
+                            uint8_t both, ds_token_times *out) {
     const ds_plan *plan = t->r->plan;
     const ds_mem_class *mem = &t->r->mem.classes[t->r->fullest];
     int64_t now = 0, most = 0;
     for (uint32_t e = 0; e < mem->n_events; e++) {
-        uint32_t value = ds_mem_value(mem->events[e].value), root = root_of(plan, value);
+        uint32_t value = ds_mem_value(mem->events[e].value), root = roots[value];
         if (ds_mem_part(mem->events[e].value) || uses[root] != both || !is_tiled(plan, root))
             continue;
         now += mem->events[e].delta_bytes;
@@ -161,6 +163,7 @@ static int64_t cache_bytes(const turns *t, ds_token_times *out) {
     enum { PUT = 1, READ = 2 };
     const ds_plan *plan = t->r->plan;
     uint8_t *uses = ds_xcalloc((size_t)plan->values.n + 1, sizeof *uses);
+    uint32_t *roots = find_roots(plan);
     int64_t sum = 0;
     for (uint32_t i = 0; i < plan->insts.n; i++) {
         const ds_inst *inst = &plan->insts.at[i];
@@ -170,12 +173,13 @@ static int64_t cache_bytes(const turns *t, ds_token_times *out) {
             uint32_t value = plan->operands.at[inst->first_operand + k];
             if (value == DS_NONE) continue;
             bool whole = op->code == DS_OP_PUT && k == 0;
-            if (whole || op->code != DS_OP_PUT) uses[root_of(plan, value)] |= whole ? PUT : READ;
+            if (whole || op->code != DS_OP_PUT) uses[roots[value]] |= whole ? PUT : READ;
         }
     }
     for (uint32_t v = 0; v < plan->values.n; v++)
         if (uses[v] == (PUT | READ) && !is_tiled(plan, v)) sum += bytes_of(plan, v, t->r->fullest);
-    sum += follow_tiles(t, uses, PUT | READ, out);
+    sum += follow_tiles(t, roots, uses, PUT | READ, out);
+    free(roots);
     free(uses);
     return sum;
 }

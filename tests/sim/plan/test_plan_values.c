@@ -239,3 +239,32 @@ Test(plan_values, empty_ranges_cost_what_is_written) {
     }
     sim_free(&c);
 }
+
+/* Three turns of two layers: `put` and `rotary` differ in a position alone and have one record;
+ * `scale` has one for each turn, since its factor tells the turns apart. */
+Test(plan_values, a_position_makes_no_record) {
+    sim_case c;
+    run(&c, "func @f(%x: f32[1, 2, 1, 4], %s: f32[6, 2, 1, 4]) -> f32[6, 2, 1, 4] {\n"
+            "  %all = for t in 0..3 carry (%a: f32[6, 2, 1, 4] = %s) {\n"
+            "    %b = for l in 0..2 carry (%c: f32[6, 2, 1, 4] = %a) {\n"
+            "      %r = rotary(%x) {start = t, cost = 1 us}\n"
+            "      %u = scale(%r) {factor = 1.0 * t, cost = 1 us}\n"
+            "      %p = put(%c, %u) {dim = 0, at = 3 * l + t, cost = 1 us}\n"
+            "      yield %p\n"
+            "    } : f32[6, 2, 1, 4]\n"
+            "    yield %b\n"
+            "  } : f32[6, 2, 1, 4]\n"
+            "  return %all\n}\n");
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    uint32_t n[3] = {0};
+    const ds_plan *plan = c.result->plan;
+    static const ds_opcode codes[] = {DS_OP_ROTARY, DS_OP_SCALE, DS_OP_PUT};
+    for (uint32_t i = 0; i < plan->records.n; i++)
+        for (int k = 0; k < 3; k++)
+            n[k] += plan->records.at[i]->op && plan->records.at[i]->op->code == codes[k];
+    cr_expect_eq(n[0], 1, "%u", n[0]);
+    cr_expect_eq(n[1], 3, "%u", n[1]);
+    cr_expect_eq(n[2], 1, "%u", n[2]);
+    cr_expect_eq(c.result->run.step_ps, 18 * US);
+    sim_free(&c);
+}
