@@ -12,6 +12,9 @@
  * With a window of w keys, w < t, a query sees the last w of those: b·h·(s·w - w²/2) pairs, which
  * are the half of b·h·s·t for w = s = t.
  *
+ * Causal queries that are fewer than the keys, s < t, are the last ones of the sequence: b·h·(s·t -
+ * s²/2) pairs, so that a sequence in chunks has the pairs of the whole.
+ *
  * With documents of l tokens, l < t, one after another in a sequence, a query sees keys of its own
  * document: the pairs of t / l sequences of l tokens, and of the rest, of which s of t queries are
  * here. The kernel then runs as many sequences of l tokens.
@@ -51,13 +54,15 @@ ds_status ds_ops__attention_rule(const ds_rule_args *args, ds_rule *out, ds_erro
     return DS_OK;
 }
 
-/* Twice the pairs of a query and a key that are multiplied, of s queries and t keys. */
+/* Twice the pairs of a query and a key that are multiplied, of s queries and t keys. Causal queries
+ * that are fewer than the keys are the last ones, as in a growing cache: each sees the t - s keys
+ * before them all. */
 static int64_t twice_pairs(bool *ok, bool causal, int64_t s, int64_t t, int64_t window) {
-    int64_t twice = ds_ops__mul(ok, s, t);
-    if (!causal) twice = ds_ops__mul(ok, twice, 2);
-    if (window >= t) return twice;
-    twice = ds_ops__mul(ok, 2, ds_ops__mul(ok, s, window));
-    return causal && window <= s ? twice - ds_ops__mul(ok, window, window) : twice;
+    int64_t earlier = causal && t > s ? t - s : 0;
+    if (window >= t) /* of the last s keys a query sees half */
+        return ds_ops__mul(ok, s, causal ? ds_ops__add(ok, t, earlier) : ds_ops__mul(ok, 2, t));
+    int64_t twice = ds_ops__mul(ok, 2, ds_ops__mul(ok, s, window)), cut = window - earlier;
+    return causal && cut > 0 ? twice - ds_ops__mul(ok, cut, cut) : twice;
 }
 
 /* *out comes with the number of keys, which is 0 for an empty range. */

@@ -210,7 +210,8 @@ static void emit_loop(cutter *c, const ds_temporal_nest *nest, const pieces *of,
     uint32_t distinct = 0;
     for (uint32_t i = 0; i < n; i++)
         if (distinct == 0 || cuts[i] != cuts[distinct - 1]) cuts[distinct++] = cuts[i];
-    bool alone = false;
+    /* Earlier turns may stand elsewhere. */
+    bool alone = distinct > 0 && nest->direction > 0 && cuts[0] > c->program->dims[nest->dim].lo;
     for (uint32_t i = 0; i + 1 < distinct; i++) {
         uint32_t k = nest->direction > 0 ? i : distinct - 2 - i;
         bool shown = alone && c->program->turns >> nest->dim & 1;

@@ -74,6 +74,7 @@ static void send(maker *m, uint32_t s, const ds_temporal__box *box, ds_temporal_
     for (uint32_t r = 0; r < reader->n_reads; r++) {
         const ds_temporal__boxes *where = &m->where[s][r];
         uint32_t q = reader->reads[r].source;
+        if (reader->reads[r].order) continue;
         for (uint32_t i = 0; i < where->n; i++) {
             ds_temporal__box part, met;
             if (!ds_temporal__box_meet(box, &where->at[i], &part)) continue;

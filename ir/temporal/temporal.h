@@ -122,6 +122,7 @@ typedef struct ds_temporal_read {
     ds_temporal_index index[DS_TEMPORAL_DIMS]; /* of the source's dims */
     int joined; /* not 0: no loop is cut where `when` begins or ends to hold; the read is then among
                    the active reads of a run if this is 1 */
+    bool order; /* waits for the points, and needs none of them */
 } ds_temporal_read;
 
 typedef struct ds_temporal_statement {

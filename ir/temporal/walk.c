@@ -87,7 +87,7 @@ uint8_t *ds_temporal__need_points(const ds_temporal__points *points, ds_arena *a
         for (uint32_t r = 0; r < program->statements[s].n_reads; r++) {
             const ds_temporal_read *read = &program->statements[s].reads[r];
             ds_temporal__box box;
-            if (!ds_temporal__read_box(program, read, p, &box)) continue;
+            if (read->order || !ds_temporal__read_box(program, read, p, &box)) continue;
             first_of(&box, q);
             do {
                 int64_t number = ds_temporal__point_number(points, read->source, q);

@@ -127,6 +127,9 @@ void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
     if (s->tp_overlap) ds_buf_printf(out, ", tp overlap %s", overlaps[s->tp_overlap]);
     if (s->ep_overlap) ds_buf_put(out, ", ep overlap");
     if (s->ep_dispatch == DS_EP_DEEPEP) ds_buf_put(out, ", ep dispatch deepep");
+    if (s->prefill == DS_PREFILL_VECTOR) ds_buf_put(out, ", prefill vector");
+    if (s->prefill == DS_PREFILL_VECTOR && s->prefill_chunk)
+        ds_buf_printf(out, " in chunks of %lld", (long long)s->prefill_chunk);
     if (s->rec_stores) ds_buf_printf(out, ", rec stores %s", stores[s->rec_stores]);
     if (s->rec_tile) ds_buf_printf(out, " of %lld points", (long long)s->rec_tile);
     if (s->ep_dispatch == DS_EP_DEEPEP && s->ep_nodes)

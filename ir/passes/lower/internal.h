@@ -7,7 +7,8 @@
  *   lora.c   adapters beside products; frozen weights
  *   documents.c  documents of several lengths in a sequence
  *   rec.c    a rec becomes loops; rec_program.c: the rec as a temporal program; rec_store.c: what is
- *            stored for turns to come; rec_join.c: what loops begin with */
+ *            stored for turns to come; rec_join.c: what loops begin with; rec_prompt.c: a prompt in
+ *            chunks; rec_chunk.c, rec_batch.c: values and ops of chunks */
 #ifndef DS_PASSES_LOWER_INTERNAL_H
 #define DS_PASSES_LOWER_INTERNAL_H
 
@@ -136,6 +137,28 @@ uint32_t ds_lower__rec_loops(const struct ds_lower_rec *rec, const char *const *
 /* The argument that a weight of a call in the rec became; NULL: none yet. `made` adds one. */
 const ds_value *ds_lower__rec_weight(struct ds_lower_rec *rec, const char *name,
                                      const ds_value *made);
+
+/* rec_prompt.c: prefill = vector needs `tokens`, and does not train. Errors: DS_ERR_VALUE,
+ * DS_ERR_UNSUPPORTED. */
+ds_status ds_lower__check_prefill(const ds_lowering *l, ds_error *err);
+/* rec_chunk.c: are ops written for several turns at once? */
+bool ds_lower__in_chunk(const struct ds_lower_rec *rec);
+/* Is the use of a value from outside at a turn? Then `out`, its copy at the chunk's first turn, becomes
+ * that at all of its turns. */
+bool ds_lower__chunk_reads(const struct ds_lower_rec *rec, const ds_lower_frame *frame,
+                           const ds_use *use);
+ds_status ds_lower__chunk_family(struct ds_lower_rec *rec, const ds_use *use, ds_use *out,
+                                 ds_error *err);
+/* rec_batch.c: copies an op for the turns of a chunk at once. Errors: DS_ERR_UNSUPPORTED, an op that
+ * has no such form. */
+ds_status ds_lower__batch(ds_lowering *l, ds_lower_frame *frame, const ds_op *from, ds_error *err);
+/* walk.c: adds the results to an op that has its operands and attributes, and writes it. `types`:
+ * written ones, or NULL. */
+ds_status ds_lower__write(ds_lowering *l, ds_lower_frame *frame, const ds_op *from, ds_op *op,
+                          const ds_type *const *types, ds_error *err);
+/* The written type of a result; NULL: none. */
+const ds_type *ds_lower__written(ds_lowering *l, const ds_lower_frame *frame, const ds_op *from,
+                                 uint32_t result);
 
 /* batch.c: replaces the batch by batch / m. Errors: DS_ERR_UNSUPPORTED, DS_ERR_VALUE. */
 ds_status ds_lower__divide_batch(ds_lowering *l, ds_error *err);

@@ -230,6 +230,7 @@ static void apply_block(ds_lowering *l, ds_attr *block) {
     for (uint32_t i = 0; i < block->n_items; i++) {
         ds_attr item = block->items[i];
         if (strategy && !item.quoted_name && strcmp(item.name, "microbatches") == 0) continue;
+        if (strategy && strncmp(item.name, "prefill", 7) == 0) continue;
         if (!strategy && strncmp(item.name, "lora_", 5) == 0) continue;
         if (!strategy && strcmp(item.name, "lengths") == 0) continue;
         if (!strategy && strcmp(item.name, "loss") == 0) {
@@ -324,6 +325,7 @@ static ds_status lower(ds_lowering *l, ds_error *err) {
     DS_TRY(ds_train_read(l->source, &step->train, err));
     DS_TRY(ds_strategy_read(l->source, &step->strategy, err));
     DS_TRY(ds_strategy_check(l->source, &step->strategy, err));
+    DS_TRY(ds_lower__check_prefill(l, err));
     int64_t m = step->strategy.microbatches;
     l->narrow = step->train.dtype != DS_DTYPE_COUNT && step->train.dtype != DS_F32;
     DS_TRY(ds_lower__scan(l, err));

@@ -38,12 +38,10 @@ static ds_expr expr_of(const ds_lower_rec *rec, const ds_temporal_place *place) 
                 offset);
 }
 
-/* Where a point lies along the store's axis: its indices in row-major order. `index` by place in
- * store->dims. */
-static ds_expr position(const ds_lower_rec *rec, const ds_lower_store *store,
-                        const ds_expr *index) {
+ds_expr ds_lower__store_place(const ds_lower_rec *rec, const ds_lower_store *store,
+                              const ds_expr *index) {
     ds_expr at = number(rec, 0);
-    uint32_t source = rec->statement_of[store - rec->stores];
+    uint32_t source = ds_lower__store_source(rec, store);
     for (uint32_t i = 0; i < store->n_dims; i++) {
         bool minor = i + 1 == store->n_dims;
         ds_expr lo = number(rec, ds_lower__rec_range(rec, source, store->dims[i])->lo);
@@ -104,8 +102,8 @@ static bool is_ring(const ds_lower_store *store) {
     return ring;
 }
 
-static ds_status put_at(ds_lower_rec *rec, ds_lower_store *store, const char *name, ds_value part,
-                        ds_expr at, ds_error *err) {
+ds_status ds_lower__store_put(ds_lower_rec *rec, ds_lower_store *store, const char *name,
+                              ds_value part, ds_expr at, ds_error *err) {
     ds_builder *b = &rec->l->b;
     ds_op *put = ds_build_op(b, DS_OP_PUT);
     ds_build_in(b, put, store->now);
@@ -136,16 +134,16 @@ static ds_status put_point(ds_lower_rec *rec, ds_lower_store *store, const char 
     ds_value part = ds_build_out(b, reshape, ds_arena_printf(arena_of(rec), "%s.point", name),
                                  type_of_points(rec, store, number(rec, 1)));
     DS_TRY(ds_build_put(b, reshape, err));
-    ds_expr at = position(rec, store, index);
-    DS_TRY(put_at(rec, store, name, part, at, err));
+    ds_expr at = ds_lower__store_place(rec, store, index);
+    DS_TRY(ds_lower__store_put(rec, store, name, part, at, err));
     if (!store->twice) return DS_OK;
     int64_t window = store->slots[store->n_dims - 1];
-    return put_at(rec, store, name, part, fold(rec, DS_EXPR_ADD, at, number(rec, window)), err);
+    return ds_lower__store_put(rec, store, name, part,
+                               fold(rec, DS_EXPR_ADD, at, number(rec, window)), err);
 }
 
-/* The points from `lo` to `hi` of the axis; one point loses the axis. */
-static ds_status take_points(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
-                             const ds_expr *bounds, bool one, ds_use *out, ds_error *err) {
+ds_status ds_lower__store_take(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
+                               const ds_expr *bounds, bool one, ds_use *out, ds_error *err) {
     ds_builder *b = &rec->l->b;
     ds_op *slice = ds_build_op(b, DS_OP_SLICE);
     ds_build_in(b, slice, store->now);
@@ -165,15 +163,14 @@ static ds_status take_points(ds_lower_rec *rec, const ds_lower_store *store, con
     return DS_OK;
 }
 
-/* Which index of a use belongs to the dim. */
-static uint32_t place_in_use(const ds_lower_rec *rec, const ds_use *use, uint32_t dim) {
+uint32_t ds_lower__rec_place(const ds_lower_rec *rec, const ds_use *use, uint32_t dim) {
     const ds_value_info *info = ds_value_at(rec->frame->func, use->value);
     uint32_t i = 0;
     while (i < info->n_binders && info->binders[i].name != rec->program.dims[dim].name) i++;
     return i;
 }
 
-static ds_status read_store(ds_lower_rec *rec, const ds_use *use, ds_use *out, ds_error *err) {
+ds_status ds_lower__store_read(ds_lower_rec *rec, const ds_use *use, ds_use *out, ds_error *err) {
     const ds_lower_store *store = &rec->stores[use->value.i];
     const char *name = ds_value_at(rec->frame->func, use->value)->name;
     ds_expr lo[DS_TEMPORAL_DIMS] = {0}, size = number(rec, 1), bounds[2];
@@ -183,25 +180,26 @@ static ds_status read_store(ds_lower_rec *rec, const ds_use *use, ds_use *out, d
         return DS_OK;
     }
     for (uint32_t k = 0; k < store->n_dims; k++) {
-        uint32_t i = place_in_use(rec, use, store->dims[k]);
+        uint32_t i = ds_lower__rec_place(rec, use, store->dims[k]);
         lo[k] = ds_lower__expr(rec->l, rec->frame, use->index[i]);
         if (!ds_use_is_range(use, i)) continue;
         size = fold(rec, DS_EXPR_SUB, ds_lower__expr(rec->l, rec->frame, use->index_hi[i]), lo[k]);
         one = false;
     }
-    bounds[0] = position(rec, store, lo);
+    bounds[0] = ds_lower__store_place(rec, store, lo);
     bounds[1] = fold(rec, DS_EXPR_ADD, bounds[0], size);
-    return take_points(rec, store, name, bounds, one, out, err);
+    return ds_lower__store_take(rec, store, name, bounds, one, out, err);
 }
 
 ds_status ds_lower__rec_use(ds_lower_rec *rec, const ds_use *use, ds_use *out, ds_error *err) {
-    uint64_t *found = ds_map_find(&rec->read_of, DS_KEY(use));
-    const ds_temporal_read *read = (const ds_temporal_read *)(uintptr_t)*found;
-    if (ds_lower__rec_is_here(rec, rec->running, read)) {
+    bool chunk = ds_lower__rec_is_chunk(rec, rec->running->statement), known = false;
+    if (rec->chunks.on) DS_TRY(ds_lower__chunk_use(rec, use, out, &known, err));
+    if (known) return DS_OK;
+    if (ds_lower__rec_is_here(rec, rec->running, ds_lower__rec_read(rec, use, chunk, false))) {
         *out = rec->local[use->value.i];
         return DS_OK;
     }
-    return read_store(rec, use, out, err);
+    return ds_lower__store_read(rec, use, out, err);
 }
 
 bool ds_lower__rec_makes(const ds_lower_rec *rec, const ds_lower_frame *frame, ds_value value) {
@@ -244,10 +242,13 @@ static const ds_use *branch_of(const ds_lower_rec *rec, const ds_op *op) {
     ds_env env = ds_binding_env(rec->l->source, NULL);
     ds_index at[DS_TEMPORAL_DIMS];
     /* Any point of the run takes the same branch: loops are cut where a branch begins or ends. */
-    for (uint32_t d = 0; d < rec->program.n_dims; d++) {
-        const ds_temporal_place *place = &rec->running->place[d];
+    bool chunk = ds_lower__rec_is_chunk(rec, rec->running->statement);
+    for (uint32_t d = 0; d < rec->op->n_dims; d++) {
+        bool in_chunk = chunk && d == rec->chunks.turn;
+        const ds_temporal_place *place = &rec->running->place[in_chunk ? rec->chunks.dim : d];
         int64_t value = place->offset;
         if (place->loop != DS_TEMPORAL_NO_LOOP) value += rec->first[place->loop];
+        if (in_chunk) value = rec->chunks.lo + rec->chunks.size * value;
         at[d] = (ds_index){rec->op->dims[d].name, value, env.indices};
         env.indices = &at[d];
     }
@@ -260,14 +261,18 @@ static const ds_use *branch_of(const ds_lower_rec *rec, const ds_op *op) {
 }
 
 static ds_status run_op(ds_lower_rec *rec, const ds_op *op, ds_error *err) {
+    uint32_t s = rec->running->statement;
+    ds_use *local = ds_lower__rec_local(rec, s, op->out[0]);
     if (op->code == DS_OP_CASE)
-        return ds_lower__use(rec->l, rec->frame, branch_of(rec, op), &rec->local[op->out[0].i],
-                             err);
-    if (is_slice(rec, op))
-        return ds_lower__use(rec->l, rec->frame, &op->in[0], &rec->local[op->out[0].i], err);
+        return ds_lower__use(rec->l, rec->frame, branch_of(rec, op), local, err);
+    if (is_slice(rec, op)) {
+        DS_TRY(ds_lower__use(rec->l, rec->frame, &op->in[0], local, err));
+        const ds_lower_store *store = &rec->stores[op->in[0].value.i];
+        return ds_lower__chunk_move(rec, local, store->axis, err);
+    }
     DS_TRY(ds_lower__op(rec->l, rec->frame, op, err));
     for (uint32_t k = 0; k < op->n_out; k++)
-        rec->local[op->out[k].i] = rec->frame->values[op->out[k].i].use;
+        *ds_lower__rec_local(rec, s, op->out[k]) = rec->frame->values[op->out[k].i].use;
     return DS_OK;
 }
 
@@ -295,16 +300,25 @@ static ds_lower_loop dim_as_loop(const ds_lower_rec *rec, uint32_t dim, ds_expr 
 
 static ds_status store_results(ds_lower_rec *rec, const ds_temporal_node *node, ds_error *err) {
     const ds_op *op = rec->op_of[node->statement];
-    uint32_t first = rec->program.n - rec->op->n_out, n = op ? op->n_out : 1;
-    for (uint32_t k = 0; k < n; k++) {
-        ds_value value = op ? op->out[k] : rec->op->out[node->statement - first];
-        ds_lower_store *store = &rec->stores[value.i];
+    for (uint32_t k = 0; k < (op ? op->n_out : 1); k++) {
+        ds_value value = op ? op->out[k] : ds_lower__rec_result(rec, node->statement);
+        ds_lower_store *store = ds_lower__rec_store(rec, node->statement, value);
+        const char *name = ds_value_at(rec->frame->func, value)->name;
+        ds_use made = *ds_lower__rec_local(rec, node->statement, value);
         ds_expr index[DS_TEMPORAL_DIMS] = {0};
         if (!store->wanted) continue;
+        bool chunk = ds_lower__rec_is_chunk(rec, node->statement);
+        bool joint = chunk && store == &rec->stores[value.i];
         for (uint32_t i = 0; i < store->n_dims; i++)
-            index[i] = expr_of(rec, &node->place[store->dims[i]]);
-        DS_TRY(put_point(rec, store, ds_value_at(rec->frame->func, value)->name,
-                         rec->local[value.i], index, err));
+            index[i] = joint && store->dims[i] == rec->chunks.turn
+                           ? rec->chunks.first
+                           : expr_of(rec, &node->place[store->dims[i]]);
+        if (joint) {
+            DS_TRY(ds_lower__chunk_put(rec, store, name, made, index, err));
+            continue;
+        }
+        if (chunk) DS_TRY(ds_lower__chunk_settle(rec, &made, store->point, err));
+        DS_TRY(put_point(rec, store, name, made, index, err));
     }
     return DS_OK;
 }
@@ -321,11 +335,17 @@ static ds_status at_point(ds_lower_rec *rec, const ds_temporal_node *node, const
     ds_lower_loop dims[DS_TEMPORAL_DIMS], turns[DS_TEMPORAL_DIMS];
     for (uint32_t d = 0; d < rec->program.n_dims; d++) {
         if (!(rec->program.statements[node->statement].dims >> d & 1)) continue;
-        dims[d] = turns[d] = dim_as_loop(rec, d, expr_of(rec, &node->place[d]));
+        if (rec->chunks.on && d == rec->chunks.dim)
+            dims[d] =
+                dim_as_loop(rec, rec->chunks.turn,
+                            ds_lower__chunk_begin(rec, &dims[d], expr_of(rec, &node->place[d])));
+        else
+            dims[d] = dim_as_loop(rec, d, expr_of(rec, &node->place[d]));
+        turns[d] = dims[d];
         dims[d].unrolled = true; /* always replaced */
         dims[d].frame_up = frame->loops;
         frame->loops = &dims[d];
-        turns[d].shared = !is_turn(rec, op, d);
+        turns[d].shared = !is_turn(rec, op, d < rec->op->n_dims ? d : rec->chunks.turn);
         turns[d].up = l->loops;
         l->loops = &turns[d];
         frame->where.key = ds_arena_printf(arena_of(rec), "%s%s.", frame->where.key, dims[d].old);
@@ -339,12 +359,13 @@ static ds_status at_point(ds_lower_rec *rec, const ds_temporal_node *node, const
 }
 
 static ds_status run(ds_lower_rec *rec, const ds_temporal_node *node, ds_error *err) {
-    uint32_t first = rec->program.n - rec->op->n_out;
     if (rec->op_of[node->statement])
         DS_TRY(at_point(rec, node, NULL, NULL, err));
     else
-        DS_TRY(at_point(rec, node, rec->yielded[node->statement],
-                        &rec->local[rec->op->out[node->statement - first].i], err));
+        DS_TRY(at_point(
+            rec, node, rec->yielded[node->statement],
+            ds_lower__rec_local(rec, node->statement, ds_lower__rec_result(rec, node->statement)),
+            err));
     ds_lower_here *here = &rec->here[node->statement];
     *here = (ds_lower_here){.valid = true, .depth = rec->depth};
     memcpy(here->place, node->place, sizeof here->place);
@@ -353,16 +374,19 @@ static ds_status run(ds_lower_rec *rec, const ds_temporal_node *node, ds_error *
 
 /* ---- loops ---- */
 
+/* By store. */
 static void mark_written(const ds_lower_rec *rec, const ds_temporal_node *nodes, uint32_t n,
                          bool *written) {
-    uint32_t first = rec->program.n - rec->op->n_out;
     for (uint32_t i = 0; i < n; i++) {
         if (nodes[i].kind == DS_TEMPORAL_LOOP)
             mark_written(rec, nodes[i].body, nodes[i].n_body, written);
         if (nodes[i].kind != DS_TEMPORAL_RUN) continue;
-        const ds_op *op = rec->op_of[nodes[i].statement];
-        for (uint32_t k = 0; op && k < op->n_out; k++) written[op->out[k].i] = true;
-        if (!op) written[rec->op->out[nodes[i].statement - first].i] = true;
+        uint32_t s = nodes[i].statement;
+        const ds_op *op = rec->op_of[s];
+        for (uint32_t k = 0; op && k < op->n_out; k++)
+            written[ds_lower__rec_store(rec, s, op->out[k]) - rec->stores] = true;
+        if (!op)
+            written[ds_lower__rec_store(rec, s, ds_lower__rec_result(rec, s)) - rec->stores] = true;
     }
 }
 
@@ -388,9 +412,11 @@ static ds_status write_inits(ds_lower_rec *rec, const ds_temporal_node *loop, ds
             !ds_lower__rec_in_join(rec, node, loop, rec->depth, &starts) || !starts)
             continue;
         const ds_lower_join *join = &rec->joins[node->statement];
-        ds_lower_store *store = &rec->stores[join->next->value.i];
+        ds_lower_store *store = ds_lower__rec_store(rec, node->statement, join->next->value);
         ds_temporal_node first = ds_lower__rec_first(rec, node);
         DS_TRY(at_point(rec, &first, join->init, &store->now, err));
+        if (ds_lower__rec_is_chunk(rec, node->statement))
+            DS_TRY(ds_lower__chunk_settle(rec, &store->now, store->point, err));
         DS_TRY(ds_lower__cast(rec->l, &store->now, store->point->dtype, err));
         store->open = true;
     }
@@ -420,25 +446,28 @@ static ds_status end_loop(ds_lower_rec *rec, const ds_temporal_node *node, const
     return DS_OK;
 }
 
+static const char *name_of_store(const ds_lower_rec *rec, uint32_t i) {
+    return ds_value_at(rec->frame->func, (ds_value){i % rec->n_values})->name;
+}
+
 static ds_status write_loop(ds_lower_rec *rec, const ds_temporal_node *node, ds_error *err) {
     ds_builder *b = &rec->l->b;
-    uint32_t n_values = rec->frame->func->values.n, n = 0;
-    bool *written = DS_NEW_N(arena_of(rec), bool, n_values + 1);
-    ds_lower_store **carried = DS_NEW_N(arena_of(rec), ds_lower_store *, n_values + 1);
+    uint32_t n_stores = 2 * rec->n_values, n = 0;
+    bool *written = DS_NEW_N(arena_of(rec), bool, n_stores + 1);
+    ds_lower_store **carried = DS_NEW_N(arena_of(rec), ds_lower_store *, n_stores + 1);
     mark_written(rec, node->body, node->n_body, written);
     DS_TRY(write_inits(rec, node, err));
-    for (uint32_t i = 0; i < n_values; i++) {
+    for (uint32_t i = 0; i < n_stores; i++) {
         ds_lower_store *store = &rec->stores[i];
         if (written[i] && store->wanted && !store->open)
-            DS_TRY(open_store(rec, store, ds_value_at(rec->frame->func, (ds_value){i})->name, err));
+            DS_TRY(open_store(rec, store, name_of_store(rec, i), err));
     }
     const char *name = loop_name(rec, node->dim);
     ds_op *loop = ds_build_for(b, name, number(rec, node->lo), number(rec, node->hi));
     loop->loc = ds_clone_loc(&rec->l->c, rec->op->loc);
-    for (uint32_t i = 0; i < n_values; i++) {
+    for (uint32_t i = 0; i < n_stores; i++) {
         if (!written[i] || !rec->stores[i].wanted) continue;
-        const char *wanted = ds_arena_printf(arena_of(rec), "%s.store",
-                                             ds_value_at(rec->frame->func, (ds_value){i})->name);
+        const char *wanted = ds_arena_printf(arena_of(rec), "%s.store", name_of_store(rec, i));
         ds_lower_store *store = carried[n++] = &rec->stores[i];
         store->now = ds_use_of(ds_build_carry(b, loop, wanted, NULL, store->now));
     }
@@ -474,17 +503,23 @@ static ds_status write_family(ds_lower_rec *rec, const ds_lower_store *store, co
         *out = store->now;
         return DS_OK;
     }
-    if (dim == store->n_dims) {
-        ds_expr bounds[2] = {position(rec, store, index)};
-        bounds[1] = fold(rec, DS_EXPR_ADD, bounds[0], number(rec, 1));
-        return take_points(rec, store, name, bounds, true, out, err);
+    uint32_t at = 0; /* the header's dim-th of the store's */
+    for (uint32_t k = 0; k < store->n_dims; k++) {
+        uint32_t before = 0;
+        for (uint32_t i = 0; i < store->n_dims; i++) before += store->dims[i] < store->dims[k];
+        if (before == dim) at = k;
     }
-    const ds_temporal_range *range = &rec->program.dims[store->dims[dim]];
-    const char *text = loop_name(rec, store->dims[dim]);
+    if (dim == store->n_dims) {
+        ds_expr bounds[2] = {ds_lower__store_place(rec, store, index)};
+        bounds[1] = fold(rec, DS_EXPR_ADD, bounds[0], number(rec, 1));
+        return ds_lower__store_take(rec, store, name, bounds, true, out, err);
+    }
+    const ds_temporal_range *range = ds_lower__rec_range(rec, UINT32_MAX, store->dims[at]);
+    const char *text = loop_name(rec, store->dims[at]);
     ds_op *loop = ds_build_for(b, text, number(rec, range->lo), number(rec, range->hi));
     loop->loc = ds_clone_loc(&rec->l->c, rec->op->loc);
     rec->names[rec->depth++] = loop->index;
-    index[dim] = ds_expr_index(exprs_of(rec), loop->index);
+    index[at] = ds_expr_index(exprs_of(rec), loop->index);
     ds_use point;
     DS_TRY(write_family(rec, store, name, dim + 1, index, &point, err));
     rec->depth--;
@@ -576,13 +611,14 @@ static ds_status show_turns(ds_lower_rec *rec, ds_error *err) {
 }
 
 static ds_status write_rec(ds_lower_rec *rec, ds_error *err) {
-    uint32_t n_values = rec->frame->func->values.n;
     DS_TRY(ds_lower__rec_program(rec, err));
     DS_TRY(show_turns(rec, err));
     if (rec->l->step->train.on) rec->program.outer = ds_lower__rec_weight_dims(rec);
     rec->program.unfreed = true; /* a value ends with its last reader; a ring, by its slots */
-    rec->joins = DS_NEW_N(arena_of(rec), ds_lower_join, rec->program.n + 1);
+    rec->joins = DS_NEW_N(arena_of(rec), ds_lower_join, 2 * rec->program.n + 1);
     DS_TRY(ds_temporal_schedule_make(&rec->program, arena_of(rec), &rec->schedule, err));
+    rec->whole = rec->program;
+    DS_TRY(ds_lower__rec_prompt(rec, err));
     note_order(rec);
     DS_TRY(ds_lower__rec_stores(rec, err));
     if (ds_lower__rec_joins(rec)) {
@@ -590,10 +626,9 @@ static ds_status write_rec(ds_lower_rec *rec, ds_error *err) {
         DS_TRY(ds_lower__rec_stores(rec, err));
     }
     DS_TRY(write_weights(rec, err));
-    for (uint32_t i = 0; i < n_values; i++)
+    for (uint32_t i = 0; i < 2 * rec->n_values; i++)
         if (rec->stores[i].wanted && !rec->stores[i].one)
-            DS_TRY(open_store(rec, &rec->stores[i],
-                              ds_value_at(rec->frame->func, (ds_value){i})->name, err));
+            DS_TRY(open_store(rec, &rec->stores[i], name_of_store(rec, i), err));
     DS_TRY(write_nodes(rec, rec->schedule.nodes, rec->schedule.n_nodes, err));
     return write_results(rec, err);
 }
@@ -604,6 +639,7 @@ static ds_status lower_rec(ds_lowering *l, ds_lower_frame *frame, const ds_op *o
     ds_map_init(&rec.read_of);
     ds_map_init(&rec.weights);
     ds_map_init(&rec.stored);
+    ds_map_init(&rec.chunks.marks);
     l->rec = &rec;
     ds_status status = write_rec(&rec, err);
     if (status != DS_OK && err && !err->loc.line) ds_error_move(err, op->loc);
@@ -611,6 +647,7 @@ static ds_status lower_rec(ds_lowering *l, ds_lower_frame *frame, const ds_op *o
     ds_map_deinit(&rec.read_of);
     ds_map_deinit(&rec.weights);
     ds_map_deinit(&rec.stored);
+    ds_map_deinit(&rec.chunks.marks);
     return status;
 }
 

@@ -53,6 +53,34 @@ typedef struct ds_lower_parts {
     ds_lower_frame frame;      /* its values */
     ds_map of;                 /* equation → part + 1 */
 } ds_lower_parts;
+/* The reads of a use: by a turn or by a chunk (first index), of turns or of chunks (second). */
+typedef struct ds_lower_reads {
+    const ds_temporal_read *at[2][2];
+} ds_lower_reads;
+
+/* A prompt in chunks (rec_prompt.c): its turns do not run one by one, `size` of them are one point
+ * of the dim `dim` of the program. */
+typedef struct ds_lower_chunks {
+    bool on;
+    uint32_t turn, dim;     /* dims of the program: of turns, of chunks */
+    int64_t lo, end;        /* the prompt: turns lo … end - 1 */
+    int64_t size, n;        /* turns of a chunk; chunks */
+    uint32_t *of_statement; /* [n_whole]: its statement over chunks; UINT32_MAX: turns alone */
+    uint32_t *of;           /* [program.n - n_whole]: the statement that this one is chunks of */
+    bool *joint;          /* [n_whole]: chunks and turns are in one store, for readers of ranges */
+    int64_t *back;        /* [n_whole]: points before its own that a turn reads of it in a chunk */
+    ds_expr chunk, first; /* of the run that is written, and its first turn */
+    ds_lower_loop *at;    /* … the loop that stands for the turns: by `first` */
+    ds_map marks;         /* value of the copy + 1 → ds_lower_mark * */
+} ds_lower_chunks;
+
+/* A value of the copy that a chunk makes. The dim `axis` counts the chunk's turns; of a range, the
+ * points that the chunk's last turn reads, and each turn before reads one less. */
+typedef struct ds_lower_mark {
+    uint32_t axis;
+    bool range;
+    int64_t window; /* of a range: points that a turn reads at most; INT64_MAX: all so far */
+} ds_lower_mark;
 
 typedef struct ds_lower_rec {
     ds_lowering *l;
@@ -61,17 +89,23 @@ typedef struct ds_lower_rec {
     const ds_op *op;
     ds_temporal_program program;
     ds_temporal_schedule schedule;
-    /* Statements are the body's equations, then one a yielded use. */
+    /* Statements are the body's equations, then one a yielded use: n_whole. Then those over
+     * chunks. */
+    ds_temporal_program whole; /* without chunks */
+    uint32_t n_whole;
+    ds_lower_chunks chunks;
     const ds_op **op_of;          /* [program.n]; NULL: a yield */
     const ds_use *const *yielded; /* [program.n]: of a yield */
+    const ds_use *const **uses;   /* [n_whole]: of a statement's reads */
+    uint32_t n_values;            /* of the function */
     uint32_t *statement_of;       /* by value of the function; UINT32_MAX: outside */
-    ds_map read_of;               /* ds_use * → ds_temporal_read * */
-    ds_lower_store *stores;       /* by value of the function: of equations, of the rec's results */
-    ds_map stored;                /* ds_temporal_read * → 1: some run reads the store */
-    ds_lower_here *here;          /* [program.n] */
-    ds_lower_join *joins;         /* [program.n] */
+    ds_map read_of;               /* ds_use * → ds_lower_reads * */
+    ds_lower_store *stores; /* [2 n_values]: of equations, of the rec's results; then of chunks */
+    ds_map stored;          /* ds_temporal_read * → 1: some run reads the store */
+    ds_lower_here *here;    /* [program.n] */
+    ds_lower_join *joins;   /* [program.n] */
     const ds_temporal_node **kept_by; /* [results]: the loop that keeps the result; NULL: a store */
-    ds_use *local; /* by value of the function: in the copy, where here is valid */
+    ds_use *local; /* [2 n_values]: of turns, of chunks: in the copy, where here is valid */
     const ds_temporal_node *running;      /* the run whose operands are being read */
     ds_expr variable[DS_LOWER_REC_DEPTH]; /* of open loops */
     const char *names[DS_LOWER_REC_DEPTH];
@@ -84,8 +118,8 @@ typedef struct ds_lower_rec {
  * one stage; DS_ERR_VALUE at the knob. O(equations x parts x points of the dim). */
 ds_status ds_lower__rec_cut(ds_lowering *l, const ds_lower_frame *frame, const ds_op *op,
                             ds_lower_parts *parts, ds_error *err);
-/* The points of a dim where the statement may run: of a part those of the part. A statement beyond
- * the last one stands for a result, which has all points. */
+/* The points of a dim where the statement may run: of a part those of the part; of turns all, in
+ * chunks or not. A statement beyond the last one stands for a result, which has all points. */
 const ds_temporal_range *ds_lower__rec_range(const ds_lower_rec *rec, uint32_t statement,
                                              uint32_t dim);
 /* rec.c: the dims that weights state, a bit a dim. */
@@ -93,6 +127,26 @@ uint32_t ds_lower__rec_weight_dims(const ds_lower_rec *rec);
 
 /* rec_program.c: statements and reads of the rec. Errors: DS_ERR_UNSUPPORTED. */
 ds_status ds_lower__rec_program(ds_lower_rec *rec, ds_error *err);
+/* The read of a use by turns or chunks, of turns or chunks; NULL: there is none. */
+const ds_temporal_read *ds_lower__rec_read(const ds_lower_rec *rec, const ds_use *use,
+                                           bool by_chunk, bool of_chunk);
+void ds_lower__rec_put_read(ds_lower_rec *rec, const ds_use *use, const bool chunks[2],
+                            const ds_temporal_read *read);
+
+/* The statement whose values the store has; UINT32_MAX: a result. */
+uint32_t ds_lower__store_source(const ds_lower_rec *rec, const ds_lower_store *store);
+
+/* rec_prompt.c: the prompt's turns as chunks, where the strategy says so. `rec->schedule` is that of
+ * the whole program, and is to be made again. Errors: DS_ERR_UNSUPPORTED, DS_ERR_VALUE. */
+ds_status ds_lower__rec_prompt(ds_lower_rec *rec, ds_error *err);
+bool ds_lower__rec_is_chunk(const ds_lower_rec *rec, uint32_t statement);
+/* The statement of the whole program. */
+uint32_t ds_lower__rec_origin(const ds_lower_rec *rec, uint32_t statement);
+/* Where the value of a statement is stored, and where it is after the statement has run. */
+ds_lower_store *ds_lower__rec_store(const ds_lower_rec *rec, uint32_t statement, ds_value value);
+ds_use *ds_lower__rec_local(const ds_lower_rec *rec, uint32_t statement, ds_value value);
+/* The result of the rec that a yield is. */
+ds_value ds_lower__rec_result(const ds_lower_rec *rec, uint32_t statement);
 
 /* The loops around a statement in the nest, from the outermost, and its place in the nest's
  * text. */
@@ -112,6 +166,45 @@ bool ds_lower__rec_in_join(const ds_lower_rec *rec, const ds_temporal_node *run,
                            const ds_temporal_node *loop, uint32_t depth, bool *starts);
 /* The run at the first point of its join. */
 ds_temporal_node ds_lower__rec_first(const ds_lower_rec *rec, const ds_temporal_node *run);
+
+/* rec_chunk.c: values of chunks. Errors: DS_ERR_UNSUPPORTED.
+ * Reads a use where turns read chunks or chunks read; *known: done. */
+ds_status ds_lower__chunk_use(ds_lower_rec *rec, const ds_use *use, ds_use *out, bool *known,
+                              ds_error *err);
+/* Puts a chunk's points into a store of turns. */
+ds_status ds_lower__chunk_put(ds_lower_rec *rec, ds_lower_store *store, const char *name, ds_use x,
+                              const ds_expr *index, ds_error *err);
+/* Makes a value one of the chunk's type, with the axis where ds_lower__chunk_axis says. */
+ds_status ds_lower__chunk_settle(ds_lower_rec *rec, ds_use *x, const ds_type *type, ds_error *err);
+/* Begins a run of a chunk; returns its first turn. */
+ds_expr ds_lower__chunk_begin(ds_lower_rec *rec, ds_lower_loop *at, ds_expr chunk);
+/* Where the turns lie in a value that is carried: after the first dim. */
+uint32_t ds_lower__chunk_axis(const ds_type *point);
+/* The type of one turn with a chunk's turns as the dim `axis`. */
+ds_type *ds_lower__chunk_type(const ds_lower_rec *rec, const ds_type *point, uint32_t axis);
+const ds_lower_mark *ds_lower__mark_of(const ds_lower_rec *rec, ds_use use);
+void ds_lower__mark(ds_lower_rec *rec, ds_use use, ds_lower_mark mark);
+/* Moves the axis of a marked value; leaves others. */
+ds_status ds_lower__chunk_move(ds_lower_rec *rec, ds_use *x, uint32_t axis, ds_error *err);
+/* Repeats a value without turns along a new axis. */
+ds_status ds_lower__chunk_repeat(ds_lower_rec *rec, ds_use *x, uint32_t axis, ds_error *err);
+
+/* Is the expression of the source the turn plus a number? */
+bool ds_lower__chunk_moves(const ds_lower_rec *rec, ds_expr e);
+
+/* rec.c: along a store's axis. Where a point lies: its indices, by place in store->dims, in
+ * row-major order. */
+ds_expr ds_lower__store_place(const ds_lower_rec *rec, const ds_lower_store *store,
+                              const ds_expr *index);
+ds_status ds_lower__store_put(ds_lower_rec *rec, ds_lower_store *store, const char *name,
+                              ds_value part, ds_expr at, ds_error *err);
+/* The points from bounds[0] to bounds[1]; one point loses the axis. */
+ds_status ds_lower__store_take(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
+                               const ds_expr *bounds, bool one, ds_use *out, ds_error *err);
+/* Reads a use from the store of turns. */
+ds_status ds_lower__store_read(ds_lower_rec *rec, const ds_use *use, ds_use *out, ds_error *err);
+/* Which index of a use belongs to the dim. */
+uint32_t ds_lower__rec_place(const ds_lower_rec *rec, const ds_use *use, uint32_t dim);
 
 /* rec_store.c: which values are stored, and how. Errors: DS_ERR_UNSUPPORTED. */
 ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err);

@@ -33,9 +33,10 @@ static bool is_step_back(const ds_lower_rec *rec, const ds_temporal_read *read, 
     return true;
 }
 
-static ds_temporal_read *read_of(const ds_lower_rec *rec, const ds_use *use) {
-    uint64_t *found = ds_map_find(&rec->read_of, DS_KEY(use));
-    return found ? (ds_temporal_read *)(uintptr_t)*found : NULL;
+/* A chunk's or turn's read of its own kind. */
+static ds_temporal_read *read_of(const ds_lower_rec *rec, uint32_t statement, const ds_use *use) {
+    bool chunk = ds_lower__rec_is_chunk(rec, statement);
+    return (ds_temporal_read *)(uintptr_t)ds_lower__rec_read(rec, use, chunk, chunk);
 }
 
 /* Both stand directly in one loop over the dim, in the direction, and run at the same turns. */
@@ -47,11 +48,14 @@ static bool share_loop(const ds_lower_path *x, const ds_lower_path *u, uint32_t 
            loop->shift[statement] == loop->shift[source];
 }
 
-static bool is_carried(const ds_lower_rec *rec, const ds_use *next, uint32_t statement) {
-    const ds_lower_store *store = &rec->stores[next->value.i];
+static bool is_carried(const ds_lower_rec *rec, const ds_use *next, uint32_t statement,
+                       uint32_t source) {
+    const ds_lower_store *store = ds_lower__rec_store(rec, source, next->value);
+    bool chunk = ds_lower__rec_is_chunk(rec, statement);
     if (!store->wanted || !store->one) return false;
     for (uint32_t s = 0; s < rec->program.n; s++)
-        if (s != statement && rec->joins[s].joined && rec->joins[s].next->value.i == next->value.i)
+        if (s != statement && rec->joins[s].joined &&
+            rec->joins[s].next->value.i == next->value.i && ds_lower__rec_is_chunk(rec, s) == chunk)
             return false; /* the loop begins with another case's branch */
     return true;
 }
@@ -68,15 +72,19 @@ static bool join(ds_lower_rec *rec, const ds_lower_path *paths, uint32_t s) {
     const ds_op *op = rec->op_of[s];
     ds_lower_join *made = &rec->joins[s];
     if (!op || op->code != DS_OP_CASE || op->n_in != 2 || made->joined) return false;
-    ds_temporal_read *init = read_of(rec, &op->in[0]), *next = read_of(rec, &op->in[1]);
+    ds_temporal_read *init = read_of(rec, s, &op->in[0]), *next = read_of(rec, s, &op->in[1]);
     int direction;
-    if (!next || next->when->kind != DS_TEMPORAL_NOT ||
+    if (ds_lower__rec_read(rec, &op->in[0], false, true) && !ds_lower__rec_is_chunk(rec, s))
+        return false;
+    if (ds_lower__rec_read(rec, &op->in[1], false, true) && !ds_lower__rec_is_chunk(rec, s))
+        return false;
+    if (!next || !next->when || next->when->kind != DS_TEMPORAL_NOT ||
         !is_first(rec, s, next->when->a, &made->dim, &direction) ||
         !is_step_back(rec, next, made->dim, direction) || next->source == s ||
         rec->program.statements[next->source].dims != rec->program.statements[s].dims ||
         !share_loop(&paths[s], &paths[next->source], s, next->source, made->dim, direction) ||
         !comes_before(init, paths, paths[s].loops[paths[s].n - 1]) ||
-        !is_carried(rec, &op->in[1], s))
+        !is_carried(rec, &op->in[1], s, next->source))
         return false;
     const ds_temporal_range *range = ds_lower__rec_range(rec, s, made->dim);
     made->first = direction > 0 ? range->lo : range->hi - 1;

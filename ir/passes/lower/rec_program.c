@@ -171,14 +171,30 @@ static int64_t bytes_of(const maker *m, const ds_op *op) {
     return sum;
 }
 
+const ds_temporal_read *ds_lower__rec_read(const ds_lower_rec *rec, const ds_use *use,
+                                           bool by_chunk, bool of_chunk) {
+    uint64_t *found = ds_map_find(&rec->read_of, DS_KEY(use));
+    return found ? ((const ds_lower_reads *)(uintptr_t)*found)->at[by_chunk][of_chunk] : NULL;
+}
+
+void ds_lower__rec_put_read(ds_lower_rec *rec, const ds_use *use, const bool chunks[2],
+                            const ds_temporal_read *read) {
+    uint64_t *found = ds_map_find(&rec->read_of, DS_KEY(use));
+    ds_lower_reads *reads = found ? (ds_lower_reads *)(uintptr_t)*found
+                                  : DS_NEW(&rec->l->c.unit->arena, ds_lower_reads);
+    reads->at[chunks[0]][chunks[1]] = read;
+    ds_map_put(&rec->read_of, DS_KEY(use), (uint64_t)(uintptr_t)reads);
+}
+
 static void end_statement(maker *m, uint32_t s) {
     ds_temporal_statement *made = (ds_temporal_statement *)&m->rec->program.statements[s];
     made->reads = m->reads.at;
     made->n_reads = m->reads.n;
     made->cuts = m->cuts.at;
     made->n_cuts = m->cuts.n;
+    m->rec->uses[s] = m->uses.at;
     for (uint32_t r = 0; r < m->reads.n; r++)
-        ds_map_put(&m->rec->read_of, DS_KEY(m->uses.at[r]), (uint64_t)(uintptr_t)&made->reads[r]);
+        ds_lower__rec_put_read(m->rec, m->uses.at[r], (bool[]){false, false}, &made->reads[r]);
     m->reads.at = NULL; /* the next statement has arrays of its own */
     m->uses.at = NULL;
     m->cuts.at = NULL;
@@ -252,6 +268,8 @@ ds_status ds_lower__rec_program(ds_lower_rec *rec, ds_error *err) {
     rec->yielded = DS_NEW_N(m.arena, const ds_use *, n + 1);
     rec->statement_of = DS_NEW_N(m.arena, uint32_t, n_values + 1);
     memset(rec->statement_of, 0xff, (n_values + 1) * sizeof *rec->statement_of);
+    rec->uses = DS_NEW_N(m.arena, const ds_use *const *, n + 1);
+    rec->n_values = n_values;
     rec->program.statements = made;
     DS_TRY(read_header(&m, err));
     list_statements(&m, made);
@@ -262,5 +280,7 @@ ds_status ds_lower__rec_program(ds_lower_rec *rec, ds_error *err) {
             DS_TRY(add_read(&m, rec->yielded[s], NULL, err));
         end_statement(&m, s);
     }
+    rec->whole = rec->program;
+    rec->n_whole = rec->program.n;
     return DS_OK;
 }

@@ -371,7 +371,9 @@ ds_status ds_lower__rec_cut(ds_lowering *l, const ds_lower_frame *frame, const d
 
 const ds_temporal_range *ds_lower__rec_range(const ds_lower_rec *rec, uint32_t statement,
                                              uint32_t dim) {
+    bool chunk = statement < rec->program.n && ds_lower__rec_is_chunk(rec, statement);
+    const ds_temporal_program *program = chunk ? &rec->program : &rec->whole;
     const ds_temporal_range *own =
-        statement < rec->program.n ? rec->program.statements[statement].ranges : NULL;
-    return own ? &own[dim] : &rec->program.dims[dim];
+        statement < rec->program.n ? program->statements[statement].ranges : NULL;
+    return own ? &own[dim] : &program->dims[dim];
 }

@@ -39,6 +39,11 @@ bool ds_lower__rec_is_here(const ds_lower_rec *rec, const ds_temporal_node *run,
     for (uint32_t d = 0; d < rec->program.n_dims; d++) {
         ds_temporal_place place;
         if (!(dims >> d & 1)) continue;
+        /* Of one chunk a range is that chunk. */
+        bool one = rec->chunks.on && d == rec->chunks.dim && rec->chunks.n == 1;
+        if (one && ds_lower__rec_is_chunk(rec, run->statement) && read->index[d].end &&
+            read->index[d].end->kind != DS_TEMPORAL_CONST)
+            continue;
         if (read->index[d].end || !place_of(run, read->index[d].at, &place)) return false;
         if (place.loop != here->place[d].loop || place.offset != here->place[d].offset)
             return false;
@@ -48,13 +53,21 @@ bool ds_lower__rec_is_here(const ds_lower_rec *rec, const ds_temporal_node *run,
 
 /* ---- readers of stores ---- */
 
+/* Does the read hold in the run? A read that begins a loop does so before the loop. */
+static bool is_active(const ds_lower_rec *rec, const ds_temporal_node *run,
+                      const ds_temporal_read *read) {
+    return read->joined < 0 || run->active[read - rec->program.statements[run->statement].reads];
+}
+
 static void want(ds_lower_rec *rec, const ds_temporal_node *run, const ds_use *use) {
-    uint64_t *found = ds_map_find(&rec->read_of, DS_KEY(use));
-    if (!found) return;
-    const ds_temporal_read *read = (const ds_temporal_read *)(uintptr_t)*found;
-    if (ds_lower__rec_is_here(rec, run, read)) return;
-    rec->stores[use->value.i].wanted = true;
-    ds_map_put(&rec->stored, DS_KEY(read), 1);
+    bool chunk = ds_lower__rec_is_chunk(rec, run->statement);
+    for (int of_chunk = 0; of_chunk < 2; of_chunk++) {
+        const ds_temporal_read *read = ds_lower__rec_read(rec, use, chunk, of_chunk);
+        if (!read || ds_lower__rec_is_here(rec, run, read)) continue;
+        if (!is_active(rec, run, read)) continue;
+        ds_lower__rec_store(rec, read->source, use->value)->wanted = true;
+        ds_map_put(&rec->stored, DS_KEY(read), 1);
+    }
 }
 
 static void want_op(ds_lower_rec *rec, const ds_temporal_node *run, const ds_op *op) {
@@ -65,12 +78,7 @@ static void want_op(ds_lower_rec *rec, const ds_temporal_node *run, const ds_op 
         want(rec, run, first ? join->init : join->next);
         return;
     }
-    for (uint32_t i = 0; i < op->n_in; i++) {
-        uint64_t *found = ds_map_find(&rec->read_of, DS_KEY(&op->in[i]));
-        const ds_temporal_statement *s = &rec->program.statements[run->statement];
-        const ds_temporal_read *read = found ? (const ds_temporal_read *)(uintptr_t)*found : NULL;
-        if (read && run->active[read - s->reads]) want(rec, run, &op->in[i]);
-    }
+    for (uint32_t i = 0; i < op->n_in; i++) want(rec, run, &op->in[i]);
     for (uint32_t i = 0; op->body && i < op->body->n_ops; i++) want_op(rec, run, op->body->ops[i]);
 }
 
@@ -135,15 +143,18 @@ ds_lower_path *ds_lower__rec_paths(const ds_lower_rec *rec) {
     return paths;
 }
 
-/* A stored value's reads and where all statements stand. */
+/* A stored value's reads and where all statements stand. Where turns and chunks are in one store,
+ * the reads are those of the program without chunks. */
 typedef struct slots {
     ds_lower_rec *rec;
+    const ds_temporal_program *program;
     uint32_t source;
     const path *paths;
+    bool joint;
 } slots;
 
 static bool is_stored(const slots *s, const ds_temporal_read *read) {
-    return read->source == s->source && ds_map_find(&s->rec->stored, DS_KEY(read));
+    return read->source == s->source && (s->joint || ds_map_find(&s->rec->stored, DS_KEY(read)));
 }
 
 static bool shares(const path *a, const path *b, uint32_t depth) {
@@ -173,7 +184,7 @@ static bool reads_first(const slots *s, uint32_t reader, const ds_temporal_read 
 static int64_t slots_of_read(const slots *s, uint32_t reader, const ds_temporal_read *read,
                              uint32_t depth, int64_t *turns) {
     const ds_temporal_nest *loop = s->paths[s->source].loops[depth];
-    const ds_temporal_program *program = &s->rec->program;
+    const ds_temporal_program *program = s->program;
     *turns = INT64_MAX;
     if (!shares(&s->paths[s->source], &s->paths[reader], depth)) {
         /* After the loop: the last points are still there. */
@@ -181,8 +192,10 @@ static int64_t slots_of_read(const slots *s, uint32_t reader, const ds_temporal_
         const ds_temporal_range *range = ds_lower__rec_range(s->rec, s->source, loop->dim);
         if (!index->at) return 1; /* the value lacks the dim */
         if (index->end || index->at->kind != DS_TEMPORAL_CONST) return INT64_MAX;
-        return loop->direction > 0 ? range->hi - index->at->value
-                                   : index->at->value - range->lo + 1;
+        int64_t need =
+            loop->direction > 0 ? range->hi - index->at->value : index->at->value - range->lo + 1;
+        if (need == 1) *turns = 0; /* the last turn's point is what loops inside left */
+        return need;
     }
     int64_t reach = ds_temporal_reach(program, reader, read, loop->dim, loop->direction,
                                       &s->rec->l->c.unit->arena);
@@ -257,11 +270,22 @@ static bool set_tiles(const ds_lower_rec *rec, ds_lower_store *store, uint32_t k
     return true;
 }
 
+/* Chunks that read earlier ones find those of a window in one piece, as their own points: so many
+ * whole chunks. */
+static int64_t slots_for_chunks(const slots *s, int64_t most) {
+    const ds_lower_chunks *chunks = &s->rec->chunks;
+    int64_t back = chunks->back[s->source];
+    if (chunks->n == 1 || most == INT64_MAX) return most;
+    if (back == INT64_MAX) return INT64_MAX;
+    if (back + chunks->size > most) most = back + chunks->size;
+    return (most + chunks->size - 1) / chunks->size * chunks->size;
+}
+
 /* Rings, from the outermost loop in. A dim inside may be one only if every read comes in the turn
  * of the loops around that made the point. */
 static void find_rings(const slots *s, ds_lower_store *store) {
     const path *own = &s->paths[s->source];
-    const ds_temporal_program *program = &s->rec->program;
+    const ds_temporal_program *program = s->program;
     bool same_turn = true, whole = is_whole(s->rec, s->source);
     for (uint32_t depth = 0; depth < own->n && same_turn; depth++) {
         uint32_t dim = own->loops[depth]->dim, k = 0;
@@ -280,6 +304,7 @@ static void find_rings(const slots *s, ds_lower_store *store) {
             same_turn = false; /* made once in a loop that it lacks: leave the rest whole */
             continue;
         }
+        if (s->joint && dim == s->rec->chunks.turn) most = slots_for_chunks(s, most);
         bool twice = store->ranges && k + 1 == store->n_dims && most > 1;
         if (most > 1 && whole) continue;
         int64_t window = window_of(store, own, depth, most);
@@ -304,19 +329,21 @@ static void count_slots(const ds_lower_rec *rec, ds_lower_store *store) {
 
 /* ---- layout ---- */
 
-/* The dims of a store, in the header's order, but for a dim of which ranges are read: that is the
- * minor one. */
+/* The dims of a store, in the header's order, but for a dim of which ranges are read, or turns that
+ * chunks write: that is the minor one. */
 static ds_status order_dims(ds_lower_rec *rec, ds_lower_store *store, uint32_t statement,
                             uint32_t range, ds_loc loc, ds_error *err) {
-    uint32_t dims = rec->program.statements[statement].dims;
+    uint32_t dims = rec->program.statements[statement].dims, minor = range;
     if (range & (range - 1))
         return ds_error_set(err, DS_ERR_UNSUPPORTED, loc,
                             "ranges of several dims of %%%s are read; one dim alone can be stored "
                             "in one piece",
                             rec->program.statements[statement].name);
+    bool joint = rec->chunks.on && statement < rec->n_whole && rec->chunks.joint[statement];
+    if (joint && !range) minor = 1u << rec->chunks.turn; /* a chunk's points are one piece */
     for (uint32_t pass = 0; pass < 2; pass++)
         for (uint32_t d = 0; d < rec->program.n_dims; d++)
-            if ((dims >> d & 1) && (range >> d & 1) == pass) {
+            if ((dims >> d & 1) && (minor >> d & 1) == pass) {
                 const ds_temporal_range *points = ds_lower__rec_range(rec, statement, d);
                 store->slots[store->n_dims] = points->hi - points->lo;
                 store->dims[store->n_dims++] = d;
@@ -331,13 +358,13 @@ static uint32_t ranges_of(const ds_lower_rec *rec, ds_value value, uint32_t *axi
     uint32_t range = 0;
     bool alike = true, any = false;
     *axis = 0;
-    for (uint32_t s = 0; s < rec->program.n; s++) {
+    for (uint32_t s = 0; s < rec->n_whole; s++) {
         const ds_op *op = rec->op_of[s];
-        for (uint32_t r = 0; r < rec->program.statements[s].n_reads; r++) {
-            const ds_temporal_read *read = &rec->program.statements[s].reads[r];
+        for (uint32_t r = 0; r < rec->whole.statements[s].n_reads; r++) {
+            const ds_temporal_read *read = &rec->whole.statements[s].reads[r];
             uint32_t found = 0;
             if (read->source != rec->statement_of[value.i]) continue;
-            for (uint32_t d = 0; d < rec->program.n_dims; d++)
+            for (uint32_t d = 0; d < rec->whole.n_dims; d++)
                 if (read->index[d].end) found |= 1u << d;
             range |= found;
             if (!found) continue;
@@ -359,13 +386,17 @@ static ds_status plan_store(ds_lower_rec *rec, uint32_t statement, ds_value valu
                             ds_lower_store *store, ds_error *err) {
     const ds_value_info *info = ds_value_at(rec->frame->func, value);
     const ds_exprs *exprs = &rec->l->source->unit->exprs;
-    for (uint32_t d = 0; d < rec->program.n_dims; d++)
+    for (uint32_t d = 0; d < rec->op->n_dims; d++)
         if (ds_type_mentions(exprs, info->type, rec->program.dims[d].name))
             return ds_error_set(err, DS_ERR_UNSUPPORTED, info->loc,
                                 "%%%s is read at another turn than its own, and its shape depends "
                                 "on '%s': no store has room for such values yet",
                                 info->name, rec->program.dims[d].name);
     store->point = ds_lower__type(rec->l, rec->frame, info->type);
+    if (ds_lower__rec_is_chunk(rec, statement)) {
+        store->point = ds_lower__chunk_type(rec, store->point, ds_lower__chunk_axis(store->point));
+        return order_dims(rec, store, statement, 0, info->loc, err);
+    }
     uint32_t range = rec->op_of[statement] ? ranges_of(rec, value, &store->axis) : 0;
     if (store->axis > store->point->rank) store->axis = 0;
     return order_dims(rec, store, statement, range, info->loc, err);
@@ -387,7 +418,7 @@ static const ds_temporal_node *loop_of_result(const ds_lower_rec *rec, uint32_t 
         const ds_temporal_node *loop = &rec->schedule.nodes[i];
         if (loop->kind != DS_TEMPORAL_LOOP || loop->reverse ||
             rec->program.statements[statement].dims != 1u << loop->dim ||
-            loop->lo != rec->program.dims[loop->dim].lo ||
+            loop->lo != ds_lower__rec_range(rec, UINT32_MAX, loop->dim)->lo ||
             loop->hi != rec->program.dims[loop->dim].hi)
             continue;
         for (uint32_t k = 0; k < loop->n_body; k++)
@@ -400,26 +431,39 @@ static const ds_temporal_node *loop_of_result(const ds_lower_rec *rec, uint32_t 
     return NULL;
 }
 
-ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err) {
-    ds_arena *arena = &rec->l->c.unit->arena;
-    uint32_t n_values = rec->frame->func->values.n;
-    rec->stores = DS_NEW_N(arena, ds_lower_store, n_values + 1);
-    ds_map_clear(&rec->stored);
-    rec->here = DS_NEW_N(arena, ds_lower_here, rec->program.n + 1);
-    rec->local = DS_NEW_N(arena, ds_use, n_values + 1);
-    walk(rec, rec->schedule.nodes, rec->schedule.n_nodes, 0);
-    for (uint32_t s = 0; s < rec->program.n; s++) rec->here[s].valid = false;
+/* Of the values that are equations: how each is stored. */
+static ds_status plan_values(ds_lower_rec *rec, ds_error *err) {
     const path *paths = ds_lower__rec_paths(rec);
-    for (uint32_t i = 0; i < n_values; i++) {
+    for (uint32_t i = 0; i < 2 * rec->n_values; i++) {
         ds_lower_store *store = &rec->stores[i];
-        slots s = {.rec = rec, .source = rec->statement_of[i], .paths = paths};
+        ds_value value = {i % rec->n_values};
+        uint32_t statement = rec->statement_of[value.i];
         if (!store->wanted) continue;
-        DS_TRY(plan_store(rec, s.source, (ds_value){i}, store, err));
+        bool joint = rec->chunks.on && i < rec->n_values && rec->chunks.joint[statement];
+        if (i >= rec->n_values) statement = rec->chunks.of_statement[statement];
+        slots s = {.rec = rec,
+                   .program = joint ? &rec->whole : &rec->program,
+                   .source = statement,
+                   .paths = paths,
+                   .joint = joint};
+        DS_TRY(plan_store(rec, statement, value, store, err));
         if (!rec->schedule.unrolled) find_rings(&s, store);
         count_slots(rec, store);
     }
+    return DS_OK;
+}
+
+ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err) {
+    ds_arena *arena = &rec->l->c.unit->arena;
+    rec->stores = DS_NEW_N(arena, ds_lower_store, 2 * rec->n_values + 1);
+    ds_map_clear(&rec->stored);
+    rec->here = DS_NEW_N(arena, ds_lower_here, rec->program.n + 1);
+    rec->local = DS_NEW_N(arena, ds_use, 2 * rec->n_values + 1);
+    walk(rec, rec->schedule.nodes, rec->schedule.n_nodes, 0);
+    for (uint32_t s = 0; s < rec->program.n; s++) rec->here[s].valid = false;
+    DS_TRY(plan_values(rec, err));
     /* What is yielded is kept to the end. */
-    uint32_t first = rec->program.n - rec->op->n_out;
+    uint32_t first = rec->n_whole - rec->op->n_out;
     rec->kept_by = DS_NEW_N(arena, const ds_temporal_node *, rec->op->n_out + 1);
     for (uint32_t k = 0; k < rec->op->n_out; k++) {
         ds_lower_store *store = &rec->stores[rec->op->out[k].i];
@@ -427,6 +471,8 @@ ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err) {
         if (rec->kept_by[k]) continue;
         store->wanted = true;
         DS_TRY(plan_store(rec, first + k, rec->op->out[k], store, err));
+        if (rec->chunks.on && rec->chunks.joint[first + k])
+            store->axis = ds_lower__chunk_axis(store->point); /* as chunks have the turns */
         store->one = store->n_dims == 0;
     }
     return DS_OK;

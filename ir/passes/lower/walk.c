@@ -119,12 +119,14 @@ ds_status ds_lower__use(ds_lowering *l, const ds_lower_frame *frame, const ds_us
     *out = value->use;
     out->loc = ds_clone_loc(&l->c, use->loc);
     if (!use->n_index) return DS_OK;
+    bool chunk = ds_lower__chunk_reads(l->rec, frame, use);
     uint32_t before = value->use.n_index; /* indices of loops around a rec, of the rec's weight */
     out->n_index = before + use->n_index;
     out->index = DS_NEW_N(arena_of(l), ds_expr, out->n_index);
     for (uint32_t i = 0; i < before; i++) out->index[i] = value->use.index[i];
     for (uint32_t i = 0; i < use->n_index; i++)
         out->index[before + i] = ds_lower__expr(l, frame, use->index[i]);
+    if (chunk) return ds_lower__chunk_family(l->rec, use, out, err);
     if (!use->index_hi) return DS_OK;
     out->index_hi = DS_NEW_N(arena_of(l), ds_expr, out->n_index);
     for (uint32_t i = 0; i < use->n_index; i++)
@@ -277,8 +279,30 @@ static void narrow_product(ds_lowering *l, ds_op *op) {
     ds_build_attr_int(&l->b, op, "converts", first);
 }
 
+const ds_type *ds_lower__written(ds_lowering *l, const ds_lower_frame *frame, const ds_op *from,
+                                 uint32_t result) {
+    const ds_value_info *info = ds_value_at(frame->func, from->out[result]);
+    if (!info->type_written) return NULL;
+    /* Of a cast the model writes the dtype. */
+    return from->code == DS_OP_CAST ? ds_lower__type_as_is(l, frame, info->type)
+                                    : ds_lower__type(l, frame, info->type);
+}
+
+ds_status ds_lower__write(ds_lowering *l, ds_lower_frame *frame, const ds_op *from, ds_op *op,
+                          const ds_type *const *types, ds_error *err) {
+    for (uint32_t i = 0; i < from->n_out; i++) add_out(l, frame, op, from->out[i], types[i]);
+    if (op->code == DS_OP_DROPOUT) name_mask(l, frame, from, op);
+    DS_TRY(ds_lower__pack(l, op, err));
+    narrow_product(l, op);
+    name_op(l, frame, from, op);
+    if (l->narrow) DS_TRY(narrow_types(l, op, err));
+    return ds_build_put(&l->b, op, err);
+}
+
 static ds_status copy_op(ds_lowering *l, ds_lower_frame *frame, const ds_op *from, ds_error *err) {
     ds_op *op = ds_build_op(&l->b, from->code);
+    const ds_type **types = DS_NEW_N(arena_of(l), const ds_type *, from->n_out + 1);
+    if (ds_lower__in_chunk(l->rec)) return ds_lower__batch(l, frame, from, err);
     op->loc = ds_clone_loc(&l->c, from->loc);
     for (uint32_t i = 0; i < from->n_in; i++) {
         ds_use use;
@@ -286,21 +310,8 @@ static ds_status copy_op(ds_lowering *l, ds_lower_frame *frame, const ds_op *fro
         ds_build_in(&l->b, op, use);
     }
     ds_lower__attrs(l, frame, from->attrs, from->n_attrs, "name", &op->attrs, &op->n_attrs);
-    for (uint32_t i = 0; i < from->n_out; i++) {
-        const ds_value_info *info = ds_value_at(frame->func, from->out[i]);
-        const ds_type *type = NULL;
-        if (info->type_written && from->code == DS_OP_CAST)
-            type = ds_lower__type_as_is(l, frame, info->type); /* the model writes this dtype */
-        else if (info->type_written)
-            type = ds_lower__type(l, frame, info->type);
-        add_out(l, frame, op, from->out[i], type);
-    }
-    if (op->code == DS_OP_DROPOUT) name_mask(l, frame, from, op);
-    DS_TRY(ds_lower__pack(l, op, err));
-    narrow_product(l, op);
-    name_op(l, frame, from, op);
-    if (l->narrow) DS_TRY(narrow_types(l, op, err));
-    DS_TRY(ds_build_put(&l->b, op, err));
+    for (uint32_t i = 0; i < from->n_out; i++) types[i] = ds_lower__written(l, frame, from, i);
+    DS_TRY(ds_lower__write(l, frame, from, op, types, err));
     if (from->n_out != 1) return DS_OK;
     return ds_lower__adapt(l, frame, from, op, &value_of(frame, from->out[0])->use, err);
 }
@@ -477,6 +488,9 @@ static ds_status check_depth(const ds_lowering *l, const ds_op *loop, ds_error *
 
 static ds_status keep_loop(ds_lowering *l, ds_lower_frame *frame, const ds_op *from,
                            ds_error *err) {
+    if (ds_lower__in_chunk(l->rec))
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, from->loc,
+                            "prefill = vector: a loop has no form for several turns at once");
     DS_TRY(check_depth(l, from, err));
     ds_use *init = DS_NEW_N(arena_of(l), ds_use, from->n_in + 1);
     for (uint32_t i = 0; i < from->n_in; i++)

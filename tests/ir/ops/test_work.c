@@ -151,6 +151,26 @@ Test(ops_work, attention) {
            4LL * 2 * 16 * 1024 * 1024 * 64, q + 2 * kv, q);
 }
 
+/* A causal sequence of t tokens in chunks of c, each with the keys so far, has the pairs of the
+ * whole: t²/2, of w keys t w - w²/2. */
+Test(ops_work, chunks_of_a_causal_attention) {
+    const int64_t t = 1024, c = 128, head = 64;
+    const int64_t windows[] = {0, 32, 200, 500};
+    for (int k = 0; k < 4; k++) {
+        int64_t sum = 0, w = windows[k];
+        for (int64_t end = c; end <= t; end += c) {
+            char args[200], line[100];
+            snprintf(args, sizeof args,
+                     "%%q: bf16[1, %d, 1, 64], %%k: bf16[1, %d, 1, 64], %%v: bf16[1, %d, 1, 64]",
+                     (int)c, (int)end, (int)end);
+            snprintf(line, sizeof line, "%%y = attention(%%q, %%k, %%v) {causal = true%s%.0d}",
+                     w ? ", window = " : "", (int)w);
+            sum += op_text_work_of(args, line).flop;
+        }
+        cr_expect_eq(sum, 2 * head * (w ? 2 * t * w - w * w : t * t), "window %d", (int)w);
+    }
+}
+
 /* Five products for the forward pass's two. */
 Test(ops_work, attention_grad) {
     const char *args = "%q: bf16[2, 1024, 16, 64], %k: bf16[2, 1024, 4, 64], %l: f32[2, 1024, 16]";
