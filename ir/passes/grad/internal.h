@@ -38,6 +38,7 @@ typedef struct ds_grad_slot {
     ds_expr *index, *index_hi; /* forward terms */
     uint32_t n_index;
     ds_grad_term term;
+    bool rows; /* of a whole family, carried as a tensor: the gradient of an element adds to a row */
 } ds_grad_slot;
 
 /* A term of the gradients of a family's elements, made in loops that have ended: `use` names a
@@ -160,6 +161,8 @@ ds_status ds_grad__zeros(ds_grad *g, const ds_type *type, const char *name, ds_u
 ds_status ds_grad__give(ds_grad *g, const ds_use *old, ds_grad_term term, ds_error *err);
 /* The slot of an old use in the open block, or NULL. */
 ds_grad_slot *ds_grad__slot(ds_grad *g, const ds_use *old);
+/* The slot of the family's rows in the open block, or NULL. */
+ds_grad_slot *ds_grad__rows(ds_grad *g, ds_value family);
 void ds_grad__push_slot(ds_grad *g, ds_grad_level *level, ds_grad_slot slot);
 void ds_grad__push_part(ds_grad *g, ds_grad_part part);
 /* All that has arrived for elements of a family, slots and parts. */

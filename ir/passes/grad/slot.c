@@ -184,6 +184,14 @@ void ds_grad__push_part(ds_grad *g, ds_grad_part part) {
     DS_HPUSH(&g->level->parts, part);
 }
 
+ds_grad_slot *ds_grad__rows(ds_grad *g, ds_value family) {
+    for (uint32_t i = 0; i < g->level->slots.n; i++) {
+        ds_grad_slot *slot = &g->level->slots.at[i];
+        if (slot->rows && slot->value.i == family.i) return slot;
+    }
+    return NULL;
+}
+
 ds_grad_slot *ds_grad__slot(ds_grad *g, const ds_use *old) {
     for (uint32_t i = 0; i < g->level->slots.n; i++)
         if (same_element(&g->level->slots.at[i], old)) return &g->level->slots.at[i];
@@ -208,16 +216,49 @@ static ds_status sum(ds_grad *g, const ds_use *old, ds_grad_term *a, ds_grad_ter
     return ds_build_put(&g->b, op, err);
 }
 
+/* The term is added to the element's row, in place. */
+static ds_status add_row(ds_grad *g, ds_grad_slot *rows, const ds_use *old, ds_grad_term term,
+                         ds_error *err) {
+    const char *name = ds_grad__term_name(g, old->value);
+    ds_expr one = integer(g, 1), lo = fold(g, DS_EXPR_SUB, old->index[0], rows->index[0]);
+    lo = ds_grad__rev(g, lo);
+    DS_TRY(ds_grad__make(g, &term, ds_grad__type(g, old), name, err));
+    const ds_type *element = ds_grad__type(g, old);
+    ds_expr sizes[DS_MAX_RANK + 1] = {one};
+    for (uint32_t d = 0; d < element->rank; d++) sizes[d + 1] = element->dims[d].size;
+    ds_op *reshape = ds_build_op(&g->b, DS_OP_RESHAPE), *slice = ds_build_op(&g->b, DS_OP_SLICE);
+    ds_build_in(&g->b, reshape, term.use);
+    ds_build_attr_exprs(&g->b, reshape, "shape", sizes, element->rank + 1);
+    ds_value row = ds_build_out(&g->b, reshape, name, NULL), before, sum;
+    DS_TRY(ds_build_put(&g->b, reshape, err));
+    ds_build_in(&g->b, slice, rows->term.use);
+    ds_build_attr_int(&g->b, slice, "dim", 0);
+    ds_build_attr_expr(&g->b, slice, "lo", lo);
+    ds_build_attr_expr(&g->b, slice, "hi", fold(g, DS_EXPR_ADD, lo, one));
+    before = ds_build_out(&g->b, slice, name, NULL);
+    DS_TRY(ds_build_put(&g->b, slice, err));
+    DS_TRY(ds_build_binary(&g->b, DS_OP_ADD, name, ds_use_of(row), ds_use_of(before), &sum, err));
+    ds_op *put = ds_build_op(&g->b, DS_OP_PUT);
+    ds_build_in(&g->b, put, rows->term.use);
+    ds_build_in(&g->b, put, ds_use_of(sum));
+    ds_build_attr_int(&g->b, put, "dim", 0);
+    ds_build_attr_expr(&g->b, put, "at", lo);
+    rows->term.use = ds_use_of(ds_build_out(&g->b, put, name, NULL));
+    return ds_build_put(&g->b, put, err);
+}
+
 ds_status ds_grad__give(ds_grad *g, const ds_use *old, ds_grad_term term, ds_error *err) {
     if (!g->live[old->value.i]) return DS_OK;
-    ds_grad_slot *slot = ds_grad__slot(g, old);
+    ds_grad_slot *slot = ds_grad__slot(g, old), *rows = ds_grad__rows(g, old->value);
+    if (!slot && rows && old->n_index == 1 && !old->index_hi)
+        return add_row(g, rows, old, term, err);
     if (slot) {
         ds_grad_term total = slot->term;
         DS_TRY(sum(g, old, &total, term, err));
         slot->term = total;
         return DS_OK;
     }
-    ds_grad_slot fresh = {old->value, old->index, old->index_hi, old->n_index, term};
+    ds_grad_slot fresh = {old->value, old->index, old->index_hi, old->n_index, term, false};
     ds_grad__push_slot(g, g->level, fresh);
     return DS_OK;
 }

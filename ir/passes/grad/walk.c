@@ -101,7 +101,7 @@ static ds_status finish_weight(ds_grad *g, ds_grad_weight *w, ds_error *err) {
     if (slot) {
         slot->term = term;
     } else {
-        ds_grad_slot fresh = {w->old, elem.index, NULL, elem.n_index, term};
+        ds_grad_slot fresh = {w->old, elem.index, NULL, elem.n_index, term, false};
         ds_grad__push_slot(g, g->level, fresh);
     }
     if (w->assembled) return DS_OK;
@@ -168,7 +168,7 @@ static ds_status assemble(ds_grad *g, ds_grad_weight *w, ds_expr *j, uint32_t de
 /* A value of outside that a loop reads in every turn alike: its gradient is carried. */
 typedef struct outer_use {
     const ds_use *use;
-    ds_grad_term init;
+    bool rows;
 } outer_use;
 
 typedef struct loop_walk {
@@ -187,6 +187,28 @@ static bool index_mentions(ds_grad *g, const ds_use *use, const char *name) {
     return false;
 }
 
+/* Elements that an inner loop reads in every turn of this loop alike: layers of a network inside of
+ * time. The gradient of the whole family is carried as one tensor, a row an element. */
+static bool are_rows(ds_grad *g, const ds_grad_loop *loop, const ds_use *use) {
+    const ds_value_info *info = ds_value_at(g->old, use->value);
+    if (use->n_index != 1 || use->index_hi || info->type->rank == DS_MAX_RANK ||
+        ds_type_mentions(&g->unit->exprs, info->type, info->binders[0].name))
+        return false;
+    return ds_grad__rows(g, use->value) || !index_mentions(g, use, loop->op->index);
+}
+
+/* %w{lo:hi} over the family's range. */
+static const ds_use *all_of(ds_grad *g, ds_value family) {
+    const ds_binder *binder = &ds_value_at(g->old, family)->binders[0];
+    ds_use *use = DS_NEW(arena_of(g), ds_use);
+    *use = (ds_use){.value = family, .n_index = 1};
+    use->index = DS_NEW_N(arena_of(g), ds_expr, 2);
+    use->index[0] = binder->lo;
+    use->index_hi = use->index + 1;
+    use->index_hi[0] = binder->hi;
+    return use;
+}
+
 static ds_status add_outer(ds_grad *g, loop_walk *w, const ds_use *use, const ds_grad_loop *inner,
                            ds_error *err) {
     if (!g->live[use->value.i] || ds_grad__inside(g, use->value, w->loop)) return DS_OK;
@@ -194,11 +216,15 @@ static ds_status add_outer(ds_grad *g, loop_walk *w, const ds_use *use, const ds
     if (info->n_binders && !use->n_index)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, use->loc,
                             "grad: the family %%%s is read as a whole in a loop", info->name);
+    bool moves = false;
     for (const ds_grad_loop *at = inner; at != w->loop->up; at = at->up)
-        if (index_mentions(g, use, at->op->index)) return DS_OK; /* kept, not carried */
+        moves |= index_mentions(g, use, at->op->index);
+    bool rows = moves && are_rows(g, w->loop, use);
+    if (moves && !rows) return DS_OK; /* kept, not carried */
+    if (rows) use = all_of(g, use->value);
     for (uint32_t i = 0; i < w->outer.n; i++)
         if (ds_use_same(w->outer.at[i].use, use)) return DS_OK;
-    outer_use entry = {.use = use};
+    outer_use entry = {.use = use, .rows = rows};
     DS_HPUSH(&w->outer, entry);
     return DS_OK;
 }
@@ -263,7 +289,8 @@ static void begin_loop(ds_grad *g, loop_walk *w, const ds_use *inits, ds_grad_le
         const ds_use *use = w->outer.at[i].use;
         ds_value carry = ds_build_carry(&g->b, made, ds_grad__term_name(g, use->value),
                                         ds_grad__written(g, use), inits[w->n_carries + i]);
-        ds_grad_slot slot = {use->value, use->index, use->index_hi, use->n_index, {0}};
+        ds_grad_slot slot = {use->value,   use->index, use->index_hi,
+                             use->n_index, {0},        w->outer.at[i].rows};
         slot.term.use = ds_use_of(carry);
         ds_grad__push_slot(g, level, slot);
     }

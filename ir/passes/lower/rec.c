@@ -120,6 +120,22 @@ ds_status ds_lower__store_put(ds_lower_rec *rec, ds_lower_store *store, const ch
     return DS_OK;
 }
 
+/* In training a value that loops carry may be kept for the gradient. A view into a store would keep
+ * the whole store: the value is copied. */
+static ds_status set_apart(ds_lower_rec *rec, ds_use *x, ds_error *err) {
+    ds_builder *b = &rec->l->b;
+    const ds_op *def = ds_value_at(b->func, x->value)->def;
+    if (x->n_index || !rec->l->step->train.on || !ds_use_type(rec->l->c.unit, b->func, x)->rank)
+        return DS_OK;
+    while (def && def->code == DS_OP_RESHAPE) def = ds_value_at(b->func, def->in[0].value)->def;
+    if (!def || def->code != DS_OP_SLICE) return DS_OK;
+    ds_op *copy = ds_build_op(b, DS_OP_PAD);
+    ds_build_in(b, copy, *x);
+    ds_build_attr_int(b, copy, "dim", 0);
+    *x = ds_use_of(ds_build_out(b, copy, ds_value_at(b->func, x->value)->name, NULL));
+    return ds_build_put(b, copy, err);
+}
+
 static ds_status put_point(ds_lower_rec *rec, ds_lower_store *store, const char *name, ds_use x,
                            const ds_expr *index, ds_error *err) {
     ds_builder *b = &rec->l->b;
@@ -127,7 +143,7 @@ static ds_status put_point(ds_lower_rec *rec, ds_lower_store *store, const char 
     store->open = true;
     if (store->one) {
         store->now = x;
-        return DS_OK;
+        return set_apart(rec, &store->now, err);
     }
     ds_op *reshape = ds_build_op(b, DS_OP_RESHAPE);
     ds_build_in(b, reshape, x);
@@ -418,6 +434,7 @@ static ds_status write_inits(ds_lower_rec *rec, const ds_temporal_node *loop, ds
         if (ds_lower__rec_is_chunk(rec, node->statement))
             DS_TRY(ds_lower__chunk_settle(rec, &store->now, store->point, err));
         DS_TRY(ds_lower__cast(rec->l, &store->now, store->point->dtype, err));
+        DS_TRY(set_apart(rec, &store->now, err));
         store->open = true;
     }
     return DS_OK;

@@ -161,12 +161,12 @@ static bool shares(const path *a, const path *b, uint32_t depth) {
     return a->n > depth && b->n > depth && a->loops[depth] == b->loops[depth];
 }
 
-/* Is the slot read before the same turn writes it anew? Both stand in the same loops, the reader
- * first, and the reader reads the current point of the loops inside. */
+/* Is the slot read before the same turn writes it anew? The reader stands in the source's loops,
+ * perhaps in others inside of them, and first; it reads the current point of the loops inside. */
 static bool reads_first(const slots *s, uint32_t reader, const ds_temporal_read *read,
                         uint32_t depth) {
     const path *from = &s->paths[s->source], *to = &s->paths[reader];
-    if (from->n != to->n || to->at >= from->at) return false;
+    if (from->n > to->n || to->at >= from->at) return false;
     for (uint32_t k = 0; k < from->n; k++)
         if (from->loops[k] != to->loops[k]) return false;
     for (uint32_t k = depth + 1; k < from->n; k++) {

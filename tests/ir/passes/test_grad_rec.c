@@ -60,7 +60,7 @@ Test(grad_rec, attention_in_a_recurrence) {
     for (int i = 0; i < 2; i++) {
         char text[4096];
         snprintf(text, sizeof text,
-                 "dir 1\nparam T = 5, w = 3, layers = 2, b = 2, heads = 2, d = 3\n"
+                 "dir 1\nparam T = 4, w = 3, layers = 3, b = 2, heads = 2, d = 3\n"
                  "func @f(%%x{t: 0..T}: f32[b, heads, d], %%h0: f32[b, heads, d], %%y: f32[b, "
                  "heads, d]) -> f32[] {\n"
                  "  %%h = rec (t in 0..T, l in 0..layers) {\n"
@@ -228,14 +228,14 @@ static void put_program(maker *m) {
     ds_buf_printf(&m->out,
                   "dir 1\nparam T = %d, w = 3, n = 2\n"
                   "func @f(%%x{t: 0..T}: f32[2, 3], %%y: f32[2, 3]) -> f32[] {\n"
-                  "  weight %%w0 : f32[3, 3]\n  %%h = rec (t in 0..T, l in 0..2) {\n"
-                  "    weight %%k : f32[3, 3]\n    %%z = matmul(%%x{t}, %%w0)\n"
+                  "  weight %%w0 : f32[3, 3]\n  %%h = rec (t in 0..T, l in 0..3) {\n"
+                  "    weight %%k{l} : f32[3, 3]\n    %%z = matmul(%%x{t}, %%w0)\n"
                   "    %%e0 = tanh(%%z) : f32[2, 3]\n",
                   4 + below(m, 2));
     for (int e = 1; e < m->n; e++) put_equation(m, e);
     ds_buf_printf(&m->out,
                   "    %%kept = matmul(%%e%d, %%k)\n    %%o = tanh(%%kept)\n    yield %%o\n  }\n"
-                  "  %%s = reduce_sum(%%h{0:T}) {dims = [0]}\n  %%loss = mse(%%s, %%y)\n"
+                  "  %%s = reduce_sum(%%h{0:T, 2}) {dims = [0]}\n  %%loss = mse(%%s, %%y)\n"
                   "  return %%loss\n}\n" TAIL,
                   m->n - 1);
 }
