@@ -15,6 +15,7 @@
 #define MAX_SIZE    ((int64_t)1 << 31)
 #define DEFAULT_SEQ 4096 /* where the config allows longer sequences */
 #define BATCH       8
+#define TOKENS      "tokens { dim = t, prompt = prompt, batch = batch }"
 
 /* ---- the lines of hf.def ---- */
 
@@ -85,9 +86,9 @@ typedef struct config {
     const char *dtype;
     ds_buf with;  /* of the model */
     ds_buf notes; /* comment lines */
-    ds_import_param params[2];
+    ds_import_param params[3];
 } config;
-enum { SEQ, BATCH_PARAM };
+enum { SEQ, BATCH_PARAM, PROMPT }; /* PROMPT: of a decoding form */
 
 static bool is_of(const config *c, const char *types) {
     return strcmp(types, "*") == 0 || ds_import__is_word_of(c->type, types);
@@ -543,7 +544,7 @@ static ds_status read_dtype(config *c, ds_error *err) {
 /* On a machine by name a batch of usual size, of whole samples a device. */
 static int64_t default_batch(const ds_import_options *options, int64_t seq) {
     int64_t devices = options->devices, batch = DS_IMPORT_TOKENS / seq;
-    if (!devices) return BATCH;
+    if (!devices || options->decode) return BATCH * (devices ? devices : 1);
     return (batch + devices - 1) / devices * devices + (batch ? 0 : devices);
 }
 
@@ -551,9 +552,14 @@ static ds_status read_params(config *c, const ds_import_options *options, ds_err
     int64_t positions = c->model.size[DS_MODEL_POSITIONS];
     c->params[SEQ] = (ds_import_param){"seq", positions < DEFAULT_SEQ ? positions : DEFAULT_SEQ};
     c->params[BATCH_PARAM] = (ds_import_param){"batch", 0};
-    DS_TRY(ds_import__set(options, c->params, 2, err));
+    c->params[PROMPT] = (ds_import_param){"prompt", 0};
+    DS_TRY(ds_import__set(options, c->params, options->decode ? 3 : 2, err));
+    if (!c->params[PROMPT].value) c->params[PROMPT].value = (c->params[SEQ].value + 1) / 2;
     if (!c->params[BATCH_PARAM].value)
         c->params[BATCH_PARAM].value = default_batch(options, c->params[SEQ].value);
+    if (options->decode && c->params[PROMPT].value >= c->params[SEQ].value)
+        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
+                            "no token follows a prompt of all %" PRId64, c->params[SEQ].value);
     if (c->params[SEQ].value > positions)
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "seq = %" PRId64 ", and the config has %" PRId64 " positions",
@@ -573,6 +579,7 @@ static ds_status read_config(config *c, const ds_import_options *options, ds_err
     DS_TRY(read_window(c, err));
     DS_TRY(read_reals(c, err));
     DS_TRY(find_family(c, err));
+    if (options->decode) DS_TRY(ds_model_check_decodes(&c->model, err));
     DS_TRY(check_sizes(c, err));
     if (ds_model_note(&c->model)) ds_buf_printf(&c->notes, "// %s\n", ds_model_note(&c->model));
     return read_dtype(c, err);
@@ -606,6 +613,18 @@ static void put_strategy(const ds_import_options *options, int64_t experts, ds_b
     ds_buf_put(out, "recompute = full");
 }
 
+/* Of a decoding form: a layer is split over as many devices of a node as its parts allow. */
+static void put_decoding(const config *c, const ds_import_options *options, ds_buf *strategy) {
+    const int64_t *size = c->model.size;
+    int64_t tp = options->node;
+    if (options->devices < 2) {
+        ds_buf_put(strategy, DS_IMPORT_ALONE);
+        return;
+    }
+    while (size[DS_MODEL_KV_HEADS] % tp || size[DS_MODEL_VOCAB] % tp || options->node % tp) tp--;
+    ds_buf_printf(strategy, "tp = %" PRId64 ", dp = %" PRId64, tp, options->devices / tp);
+}
+
 static void put_file(const config *c, const ds_import_options *options, int64_t parameters,
                      ds_arena *arena, ds_buf *out) {
     ds_buf_put(out, "dir 1\n\n// Imported");
@@ -618,13 +637,19 @@ static void put_file(const config *c, const ds_import_options *options, int64_t 
                       c->model.size[DS_MODEL_POSITIONS]);
     if (c->notes.n) ds_buf_put(out, c->notes.text);
     ds_import__put_on(options, out);
-    ds_import__put_params(c->params, 2, out);
+    ds_import__put_params(c->params, options->decode ? 3 : 2, out);
     ds_model_put_import(&c->model, "m", NULL, out);
     ds_buf function = {0}, train = {0}, strategy = {0};
-    ds_buf_printf(&function, "m.%s", ds_model_function(&c->model));
-    ds_buf_printf(&train, "train { loss = none, optimizer = adamw, dtype = %s", c->dtype);
-    ds_buf_put(&train, strcmp(c->dtype, "f32") == 0 ? " }" : ", master_dtype = f32 }");
-    put_strategy(options, c->model.size[DS_MODEL_EXPERTS], &strategy);
+    ds_buf_printf(&function, "m.%s%s", ds_model_function(&c->model),
+                  options->decode ? "_decode" : "");
+    if (options->decode) {
+        ds_buf_printf(&train, "dtype = %s\n  " TOKENS, c->dtype);
+        put_decoding(c, options, &strategy);
+    } else {
+        ds_buf_printf(&train, "train { loss = none, optimizer = adamw, dtype = %s", c->dtype);
+        ds_buf_put(&train, strcmp(c->dtype, "f32") == 0 ? " }" : ", master_dtype = f32 }");
+        put_strategy(options, c->model.size[DS_MODEL_EXPERTS], &strategy);
+    }
     const char *name = json_string_value(json_object_get(c->whole, "_name_or_path"));
     ds_import__put_scenario(options, name && *name ? ds_import__plain(arena, name) : NULL,
                             function.text, train.text, strategy.text, "batch", out);
@@ -662,6 +687,7 @@ ds_status ds_import_hf(const char *text, size_t n, const ds_import_options *opti
         status = ds_model_parameters(&c.model, c.params[SEQ].value,
                                      options->path ? options->path : "imported.dir", options->load,
                                      &parameters, err);
+    c.model.decodes = options->decode;
     if (status == DS_OK) put_file(&c, options, parameters, &arena, out);
     ds_buf_deinit(&c.notes);
     ds_buf_deinit(&c.with);

@@ -32,6 +32,7 @@ typedef struct ds_import_options {
     /* Of the machine, whose file has the param; of a model 0: the file is imported as it is; of
      * launch arguments 0: as many as the arguments say. */
     int64_t nodes;
+    bool decode;           /* of a model: the decoding form */
     int64_t devices, node; /* of the machine and of its nodes, if the machine has a name; else 0 */
     /* Launch arguments only: */
     const char *model; /* the text of a Hugging Face config.json beside the arguments; NULL: none */

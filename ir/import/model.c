@@ -13,6 +13,7 @@
 struct ds_model_family {
     const char *types, *file, *function, *tied_file, *tied_function, *note, *rope_base, *dropout;
     unsigned features;
+    bool decodes;
     const char *param[DS_MODEL_N_SIZES];
 };
 
@@ -205,6 +206,20 @@ const char *ds_model_note(const ds_model *model) {
     return model->family->note;
 }
 
+ds_status ds_model_check_decodes(const ds_model *model, ds_error *err) {
+    ds_buf list = {0};
+    if (model->family->decodes) return DS_OK;
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        const ds_model form = {.family = &families[i], .tied = !families[i].function};
+        if (!families[i].decodes) continue;
+        ds_buf_printf(&list, "%s@%s", list.n ? ", " : "", ds_model_function(&form));
+    }
+    ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "@%s of %s has no decoding form; %s have one",
+                 ds_model_function(model), ds_model_file(model), list.text);
+    ds_buf_deinit(&list);
+    return DS_ERR_UNSUPPORTED;
+}
+
 /* A real as the language has it: with a point or an exponent. */
 static void put_real(const char *param, double x, ds_buf *out) {
     char text[40];
@@ -221,7 +236,9 @@ static bool is_left_out(const ds_model *model, int size, bool is_named) {
 void ds_model_put_import(const ds_model *model, const char *alias, const char *const *at,
                          ds_buf *out) {
     const ds_model_family *family = model->family;
-    ds_buf_printf(out, "import \"%s\" as %s with ", ds_model_file(model), alias);
+    const char *file = ds_model_file(model);
+    ds_buf_printf(out, "import \"%.*s%s.dir\" as %s with ", (int)strlen(file) - 4, file,
+                  model->decodes ? "_decode" : "", alias);
     for (int i = 0; i < DS_MODEL_N_SIZES; i++) {
         const char *param = param_name(family, i);
         if (!param || is_left_out(model, i, at && at[i])) continue;
@@ -232,8 +249,8 @@ void ds_model_put_import(const ds_model *model, const char *alias, const char *c
     }
     if (model->with) ds_buf_put(out, model->with);
     if (family->rope_base) put_real(family->rope_base, model->rope_base, out);
-    if (family->dropout) put_real(family->dropout, model->dropout, out);
-    ds_buf_put(out, "seq = seq, batch = batch\n");
+    if (family->dropout && !model->decodes) put_real(family->dropout, model->dropout, out);
+    ds_buf_printf(out, "seq = seq, %sbatch = batch\n", model->decodes ? "prompt = prompt, " : "");
 }
 
 /* ---- the way back ---- */

@@ -65,6 +65,7 @@ typedef struct ds_model {
     double rope_base, dropout;
     const char *name; /* for titles; NULL: none. The caller's */
     const char *with; /* more params of the family's file, "segments = 2, "; NULL: none. Likewise */
+    bool decodes;     /* ds_model_put_import imports the file of the decoding form */
 } ds_model;
 
 /* The family whose features and sizes the model has; sizes that such a family computes, and that
@@ -79,10 +80,13 @@ ds_status ds_model_find_typed(ds_model *model, const char *model_type,
 /* The model_types that families have, in the order of models.def, each once; their number. */
 uint32_t ds_model_types(ds_arena *arena, const char *const **out);
 
-/* The four below: of a model with a family. */
+/* The five below: of a model with a family. */
 const char *ds_model_file(const ds_model *model);     /* "models/llama.dir" */
 const char *ds_model_function(const ds_model *model); /* "llama" */
 const char *ds_model_note(const ds_model *model);     /* for a comment; NULL: none */
+/* Is there a decoding form, "models/llama_decode.dir" with "llama_decode"? Its file has the params
+ * seq, prompt and batch. Errors: DS_ERR_UNSUPPORTED with the families that have one. */
+ds_status ds_model_check_decodes(const ds_model *model, ds_error *err);
 /* `import "models/llama.dir" as ALIAS with layers = 32, …, seq = seq, batch = batch\n`: the
  * importing file has params seq and batch. `at` names the param that stands for each size in the
  * importing file, NULL entries (or NULL) are written as numbers. */

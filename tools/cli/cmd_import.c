@@ -21,6 +21,7 @@ typedef struct arguments {
     const char *gpu;   /* a GPU or machine by name, in place of `on` */
     const char *model; /* of DeepSpeed: its config.json */
     int64_t nodes;
+    bool decode;
 } arguments;
 
 /* ---- the lines of importers.def as text ---- */
@@ -89,6 +90,8 @@ static void check_usage(void *arguments_, struct argp_state *state) {
     if (!launches && args->model) argp_error(state, "--model is for launch arguments");
     if (topology && (args->gpu || args->nodes))
         argp_error(state, "--gpu and --nodes are for models and launch arguments");
+    if (args->decode && strcmp(args->format->name, "hf") != 0)
+        argp_error(state, "--decode is for hf");
     if (!launches && args->nodes && !args->gpu)
         argp_error(state, "--nodes goes with --gpu: how many of which machine");
     if (args->gpu && args->on) argp_error(state, "one of --gpu and --on");
@@ -114,6 +117,9 @@ static const cli_option option_rows[] = {
     {CLI_I64, AT(nodes), "nodes", 0, "N",
      .help = "Nodes of the machine; default: 1, or as the launch arguments say", .least = 1,
      .most = 1 << 20},
+    {CLI_FLAG, AT(decode), "decode", 0, NULL,
+     .help = "Of hf: the model's decoding form, a token at a time; its params are batch, seq and "
+             "prompt"},
     {CLI_INPUT, AT(model), "model", 0, "CONFIG.json",
      .help = "Of launch arguments of DeepSpeed: the model, a config.json of Hugging Face"},
     {CLI_TEXT, AT(device), "device", 0, "NAME",
@@ -205,6 +211,7 @@ static ds_status fill_options(const arguments *args, ds_arena *arena, ds_import_
                                    .n_settings = args->common.settings.n,
                                    .path = path_of(args),
                                    .nodes = nodes,
+                                   .decode = args->decode,
                                    .devices = gpus * nodes,
                                    .node = gpus,
                                    .topology = args->name};
