@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_SETTINGS 16
+#define MAX_SETTINGS 32
 
 static void first_diag(exec_case *c, const ds_diags *diags) {
     for (uint32_t i = 0; i < diags->all.n; i++) {

@@ -14,36 +14,51 @@
 typedef struct form {
     const char *file, *func, *settings; /* of both forms */
     const char *training;               /* settings of the training form alone */
+    const char *decoding;               /* and of the other */
 } form;
 
 #define TRUNK "layers=2 hidden=16 heads=4 vocab=64 batch=2"
 #define GROUP TRUNK " kv_heads=2 ffn=32"
 #define MOE   TRUNK " kv_heads=2 head_dim=4 ffn=8 experts=4 top=2 window=4"
+#define LATENT                                                                                     \
+    "layers=3 hidden=16 heads=4 vocab=64 batch=2 ffn=8 experts=4 top=2 dense_ffn=24 shared_ffn=8 " \
+    "q_rank=8 kv_rank=8 nope_dim=4 rope_dim=2 v_dim=4"
+#define SCALE "score_scale=0.408248290463863" /* 1 / sqrt(4 + 2) */
 /* An expert with a place for each token drops none. */
 #define DROPS_NONE "capacity_percent=200"
 
 static const form forms[] = {
-    {"gpt", "gpt", TRUNK, "dropout=0.0"},
-    {"gpt", "gpt", TRUNK " layers=3", "dropout=0.0"},
-    {"llama", "llama", GROUP, ""},
-    {"llama", "llama", GROUP " kv_heads=4 rope_base=500000.0", ""},
-    {"llama", "llama", GROUP " layers=1", ""},
-    {"mistral", "mistral", GROUP " window=4", ""},
-    {"mistral", "mistral", GROUP " window=1", ""},
-    {"mistral", "phi3", GROUP " window=5", ""},
-    {"qwen", "llama_tied", GROUP, ""},
-    {"qwen", "qwen2", GROUP, ""},
-    {"qwen", "qwen2_tied", GROUP, ""},
-    {"qwen", "qwen3", GROUP " head_dim=8", ""},
-    {"qwen", "qwen3_tied", GROUP " head_dim=8", ""},
-    {"mixtral", "mixtral", GROUP " experts=4", DROPS_NONE},
-    {"mixtral", "mixtral", GROUP " experts=4 top=1", "capacity_percent=400 chunks=2"},
-    {"moe", "qwen3_moe", MOE, DROPS_NONE},
-    {"moe", "gpt_oss", MOE " layers=4", DROPS_NONE},
-    {"moe", "gpt_oss_biased", MOE, DROPS_NONE},
+    {"gpt", "gpt", TRUNK, "dropout=0.0", ""},
+    {"gpt", "gpt", TRUNK " layers=3", "dropout=0.0", ""},
+    {"llama", "llama", GROUP, "", ""},
+    {"llama", "llama", GROUP " kv_heads=4 rope_base=500000.0", "", ""},
+    {"llama", "llama", GROUP " layers=1", "", ""},
+    {"mistral", "mistral", GROUP " window=4", "", ""},
+    {"mistral", "mistral", GROUP " window=1", "", ""},
+    {"mistral", "phi3", GROUP " window=5", "", ""},
+    {"qwen", "llama_tied", GROUP, "", ""},
+    {"qwen", "qwen2", GROUP, "", ""},
+    {"qwen", "qwen2_tied", GROUP, "", ""},
+    {"qwen", "qwen3", GROUP " head_dim=8", "", ""},
+    {"qwen", "qwen3_tied", GROUP " head_dim=8", "", ""},
+    {"mixtral", "mixtral", GROUP " experts=4", DROPS_NONE, ""},
+    {"mixtral", "mixtral", GROUP " experts=4 top=1", "capacity_percent=400 chunks=2", ""},
+    {"moe", "qwen3_moe", MOE, DROPS_NONE, ""},
+    {"moe", "gpt_oss", MOE " layers=4", DROPS_NONE, ""},
+    {"moe", "gpt_oss_biased", MOE, DROPS_NONE, ""},
+    {"moe", "deepseek_v3", LATENT " dense=1", DROPS_NONE, SCALE},
+    {"moe", "deepseek_v3", LATENT " dense=0", DROPS_NONE, SCALE},
+    {"moe", "deepseek_v2_lite", LATENT " dense=2", DROPS_NONE, SCALE},
 };
 
-enum { N_FORMS = sizeof forms / sizeof forms[0], SEQ = 10, PROMPT = 3, BATCH = 2, VOCAB = 64 };
+enum {
+    N_FORMS = sizeof forms / sizeof forms[0],
+    SEQ = 10,
+    PROMPT = 3,
+    BATCH = 2,
+    VOCAB = 64,
+    MAX_GIVEN = SEQ + 64
+};
 
 /* ---- the files' text, edited ---- */
 
@@ -103,11 +118,47 @@ static exec_case run_training(const form *f, double *ids) {
     return run(&text, settings, &given, 1);
 }
 
-/* Decodes with `prompt` tokens given; `logits`: returns these in place of the tokens. */
-static exec_case run_decoding(const form *f, const double *ids, int prompt, bool logits) {
-    char start[128], settings[512], names[SEQ][16];
+/* The name in training of a weight of the decoding form: the layers of DeepSeek before the layers
+ * with experts have a name of their own there. */
+static const char *trained_name(const char *name, char *text, size_t n) {
+    if (strncmp(name, "first.", 6) != 0) return name;
+    snprintf(text, n, "out.%s", name + 6);
+    return text;
+}
+
+static const ds_exec_tensor *find_input(const exec_case *c, const char *name) {
+    for (uint32_t i = 0; i < c->result->inputs.n; i++)
+        if (strcmp(c->result->inputs.at[i].name, name) == 0) return &c->result->inputs.at[i];
+    return NULL;
+}
+
+/* Gives the decoding form the weights of training that have another name there. */
+static uint32_t add_renamed(const form *f, const exec_case *training, char (*names)[64],
+                            ds_exec_tensor *given) {
+    int dense = 0;
+    uint32_t n = 0;
+    const char *dense_text = strstr(f->settings, "dense=");
+    if (dense_text) dense = atoi(dense_text + strlen("dense="));
+    for (uint32_t i = 0; i < training->result->inputs.n; i++) {
+        const ds_exec_tensor *w = &training->result->inputs.at[i];
+        const char *turn = strchr(w->name, '{');
+        if (strncmp(w->name, "out.", 4) != 0 || !turn || atoi(turn + 1) >= dense) continue;
+        cr_assert_lt(n, MAX_GIVEN - SEQ);
+        snprintf(names[n], sizeof names[n], "first.%s", w->name + 4);
+        given[n] = *w;
+        given[n].name = names[n];
+        n++;
+    }
+    return n;
+}
+
+/* Decodes with `prompt` tokens given and the weights of `training`; `logits`: returns these in
+ * place of the tokens. */
+static exec_case run_decoding(const form *f, const exec_case *training, const double *ids,
+                              int prompt, bool logits) {
+    char start[128], settings[512], names[MAX_GIVEN][64];
     double token[SEQ][BATCH];
-    ds_exec_tensor given[SEQ];
+    ds_exec_tensor given[MAX_GIVEN];
     ds_buf text = opened(f, "_decode");
     snprintf(start, sizeof start, "func @%s_decode(", f->func);
     if (logits) {
@@ -124,8 +175,11 @@ static exec_case run_decoding(const form *f, const double *ids, int prompt, bool
                                     .n = BATCH,
                                     .at = token[t]};
     }
-    snprintf(settings, sizeof settings, "%s seq=%d prompt=%d", f->settings, SEQ, prompt);
-    return run(&text, settings, given, (uint32_t)prompt);
+    snprintf(settings, sizeof settings, "%s seq=%d prompt=%d%s%s", f->settings, SEQ, prompt,
+             *f->decoding ? " " : "", f->decoding);
+    uint32_t n = (uint32_t)prompt;
+    n += add_renamed(f, training, names + prompt, given + prompt);
+    return run(&text, settings, given, n);
 }
 
 static const double *at_token(const exec_case *decoded, const char *of, int t) {
@@ -142,17 +196,18 @@ static uint32_t count_weights(const exec_case *c) {
     return n;
 }
 
-/* Each weight of one form is a weight of the other, by name and shape. */
-static void expect_same_weights(const exec_case *a, const exec_case *b, const char *who) {
-    cr_expect_eq(count_weights(a), count_weights(b), "%s: %u weights and %u", who, count_weights(a),
-                 count_weights(b));
-    for (uint32_t i = 0; i < a->result->inputs.n; i++) {
-        const ds_exec_tensor *w = &a->result->inputs.at[i], *found = NULL;
-        if (strcmp(w->name, "ids") == 0 || strcmp(w->name, "labels") == 0) continue;
-        for (uint32_t k = 0; k < b->result->inputs.n; k++)
-            if (strcmp(b->result->inputs.at[k].name, w->name) == 0)
-                found = &b->result->inputs.at[k];
-        cr_expect(found && found->n == w->n, "%s: no weight %s", who, w->name);
+/* Each weight of the decoding form is a weight of training, of one shape. */
+static void expect_same_weights(const exec_case *training, const exec_case *decoded,
+                                const char *who) {
+    char text[64];
+    cr_expect_eq(count_weights(training), count_weights(decoded), "%s: %u weights and %u", who,
+                 count_weights(training), count_weights(decoded));
+    for (uint32_t i = 0; i < decoded->result->inputs.n; i++) {
+        const ds_exec_tensor *w = &decoded->result->inputs.at[i];
+        if (strncmp(w->name, "ids{", 4) == 0) continue;
+        const ds_exec_tensor *found =
+            find_input(training, trained_name(w->name, text, sizeof text));
+        cr_expect(found && found->n == w->n, "%s: training has no weight %s", who, w->name);
     }
 }
 
@@ -167,7 +222,7 @@ Test(models_decode, logits_are_those_of_the_forward_pass_token_by_token) {
         double ids[BATCH * SEQ], most = 0, off = 0;
         some_ids(ids, k);
         exec_case training = run_training(&forms[k], ids);
-        exec_case decoded = run_decoding(&forms[k], ids, SEQ, true);
+        exec_case decoded = run_decoding(&forms[k], &training, ids, SEQ, true);
         expect_same_weights(&training, &decoded, forms[k].func);
         const double *whole = training.result->outputs.at[0].at;
         for (int t = 0; t < SEQ; t++) {
@@ -200,7 +255,8 @@ Test(models_decode, chosen_tokens_are_the_likeliest_of_the_forward_pass) {
     for (int k = 0; k < N_FORMS; k++) {
         double ids[BATCH * SEQ];
         some_ids(ids, k);
-        exec_case decoded = run_decoding(&forms[k], ids, PROMPT, false);
+        exec_case weights = run_training(&forms[k], ids);
+        exec_case decoded = run_decoding(&forms[k], &weights, ids, PROMPT, false);
         for (int t = 0; t < SEQ; t++)
             for (int b = 0; b < BATCH; b++) {
                 double token = at_token(&decoded, "tokens", t)[b];
@@ -214,6 +270,7 @@ Test(models_decode, chosen_tokens_are_the_likeliest_of_the_forward_pass) {
                 cr_expect_eq((int)ids[b * SEQ + t], likeliest(whole, b, t - 1),
                              "%s: token %d of sequence %d is %d, not %d", forms[k].func, t, b,
                              (int)ids[b * SEQ + t], likeliest(whole, b, t - 1));
+        exec_free(&weights);
         exec_free(&training);
         exec_free(&decoded);
     }
