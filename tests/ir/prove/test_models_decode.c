@@ -42,10 +42,11 @@ static const form forms[] = {
     {"qwen", "qwen3", GROUP " head_dim=8", "", ""},
     {"qwen", "qwen3_tied", GROUP " head_dim=8", "", ""},
     {"mixtral", "mixtral", GROUP " experts=4", DROPS_NONE, ""},
-    {"mixtral", "mixtral", GROUP " experts=4 top=1", "capacity_percent=400 chunks=2", ""},
+    {"mixtral", "mixtral", GROUP " experts=4 top=1", "capacity_percent=400 chunks=2", "groups=1"},
     {"moe", "qwen3_moe", MOE, DROPS_NONE, ""},
+    {"moe", "qwen3_moe", MOE, DROPS_NONE, "groups=1"},
     {"moe", "gpt_oss", MOE " layers=4", DROPS_NONE, ""},
-    {"moe", "gpt_oss_biased", MOE, DROPS_NONE, ""},
+    {"moe", "gpt_oss_biased", MOE, DROPS_NONE, "groups=1"},
     {"moe", "deepseek_v3", LATENT " dense=1", DROPS_NONE, SCALE},
     {"moe", "deepseek_v3", LATENT " dense=0", DROPS_NONE, SCALE},
     {"moe", "deepseek_v2_lite", LATENT " dense=2", DROPS_NONE, SCALE},
@@ -81,13 +82,28 @@ static void put_replaced(ds_buf *text, const char *start, const char *from, cons
     *text = out;
 }
 
-/* The text as a file of scenarios/, with a scenario whose model is the function. */
-static ds_buf opened(const form *f, const char *ending) {
+/* The text without the file's other functions, which may call the function. */
+static char *only(char *text, const char *start) {
+    ds_buf out = {0};
+    const char *first = strstr(text, "\nfunc @"), *at = strstr(text, start), *end;
+    cr_assert(first && at && (end = strstr(at, "\n}\n")), "no '%s'", start);
+    ds_buf_printf(&out, "%.*s\n%.*s\n}\n", (int)(first - text), text, (int)(end - at), at);
+    free(text);
+    return out.text;
+}
+
+/* The text as a file of scenarios/, with a scenario whose model is the function; `start`:
+ * with this function alone. */
+static ds_buf opened(const form *f, const char *start, const char *ending) {
+    static const char import[] = "\nimport \"";
     ds_buf text = {0};
     char *read = read_model(f->file, ending);
-    ds_buf_printf(&text, "%s\nscenario { model = @%s%s }\n", read, f->func, ending);
+    if (start) read = only(read, start);
+    char *rest = read;
+    for (char *at; (at = strstr(rest, import)); rest = at + strlen(import))
+        ds_buf_printf(&text, "%.*s%smodels/", (int)(at - rest), rest, import);
+    ds_buf_printf(&text, "%s\nscenario { model = @%s%s }\n", rest, f->func, ending);
     free(read);
-    if (strstr(text.text, "\nimport \"")) put_replaced(&text, "\nimport ", "\"", "\"models/");
     return text;
 }
 
@@ -103,8 +119,8 @@ static exec_case run(ds_buf *text, const char *settings, const ds_exec_tensor *i
 /* The forward pass of training over `ids` [BATCH, SEQ]: logits [BATCH, SEQ, VOCAB]. */
 static exec_case run_training(const form *f, double *ids) {
     char start[128], settings[512];
-    ds_buf text = opened(f, "");
     snprintf(start, sizeof start, "func @%s(", f->func);
+    ds_buf text = opened(f, NULL, "");
     put_replaced(&text, start, "-> f32[] {", "-> f32[batch@dp, seq@cp, vocab] {");
     put_replaced(&text, start, "return %loss", "return %logits");
     snprintf(settings, sizeof settings, "%s seq=%d%s%s", f->settings, SEQ, *f->training ? " " : "",
@@ -159,8 +175,8 @@ static exec_case run_decoding(const form *f, const exec_case *training, const do
     char start[128], settings[512], names[MAX_GIVEN][64];
     double token[SEQ][BATCH];
     ds_exec_tensor given[MAX_GIVEN];
-    ds_buf text = opened(f, "_decode");
     snprintf(start, sizeof start, "func @%s_decode(", f->func);
+    ds_buf text = opened(f, start, "_decode");
     if (logits) {
         put_replaced(&text, start, "} i32[batch@dp, 1] {", "} f32[batch@dp, 1, vocab] {");
         put_replaced(&text, start, "yield %in\n  } : i32[batch, 1]", "yield %logits\n  }");
