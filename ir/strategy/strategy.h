@@ -94,13 +94,19 @@ typedef enum ds_rec_stores {
     DS_REC_PAGED  /* the same, by default for fewer points */
 } ds_rec_stores;
 #define DS_REC_BLOCK_POINTS 512 /* Tempo, arXiv 2501.05408 */
-#define DS_REC_PAGE_POINTS 16   /* vLLM, arXiv 2309.06180 */
+#define DS_REC_PAGE_POINTS  16  /* vLLM, arXiv 2309.06180 */
 
 /* How the turns of a prompt run (lower/rec_prompt.c). */
 typedef enum ds_prefill {
     DS_PREFILL_TURNS, /* one by one, as those after the prompt */
     DS_PREFILL_VECTOR /* at once, in chunks */
 } ds_prefill;
+
+/* Loops of a rec that could be one loop (ir/temporal/nest.c). */
+typedef enum ds_rec_fuse {
+    DS_REC_LAG,  /* are one, some equations turns after others */
+    DS_REC_APART /* stay apart */
+} ds_rec_fuse;
 
 #define DS_TP_PIPE_CHUNKS 4 /* Transformer Engine's num_splits, module/base.py */
 

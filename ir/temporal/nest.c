@@ -71,18 +71,32 @@ static uint32_t *filled(ds_arena *arena, uint32_t n, uint32_t value) {
     return at;
 }
 
+/* Without fusion, is a loop shared because no store has room for the value? */
+static bool is_tied(const level *l, const ds_temporal__edge *edge) {
+    const ds_temporal_statement *s = l->program->statements;
+    return l->program->apart && s[edge->from].unstored &&
+           s[edge->from].dims & s[edge->to].dims & ~l->used;
+}
+
+/* An edge that ties goes both ways: one component. */
 static void sort_edges(tarjan *t) {
     level *l = t->l;
     uint32_t n = l->program->n;
     t->first = DS_NEW_N(l->arena, uint32_t, n + 2);
-    t->to = DS_NEW_N(l->arena, uint32_t, l->edges.n + 1);
-    for (uint32_t e = 0; e < l->edges.n; e++)
-        if (is_statement(l, l->edges.at[e].to)) t->first[l->edges.at[e].from + 1]++;
+    t->to = DS_NEW_N(l->arena, uint32_t, 2 * l->edges.n + 1);
+    for (uint32_t e = 0; e < l->edges.n; e++) {
+        const ds_temporal__edge *edge = &l->edges.at[e];
+        if (!is_statement(l, edge->to)) continue;
+        t->first[edge->from + 1]++;
+        t->first[edge->to + 1] += is_tied(l, edge);
+    }
     for (uint32_t i = 0; i < n; i++) t->first[i + 1] += t->first[i];
     uint32_t *fill = DS_NEW_N(l->arena, uint32_t, n + 1);
     for (uint32_t e = 0; e < l->edges.n; e++) {
         const ds_temporal__edge *edge = &l->edges.at[e];
-        if (is_statement(l, edge->to)) t->to[t->first[edge->from] + fill[edge->from]++] = edge->to;
+        if (!is_statement(l, edge->to)) continue;
+        t->to[t->first[edge->from] + fill[edge->from]++] = edge->to;
+        if (is_tied(l, edge)) t->to[t->first[edge->to] + fill[edge->to]++] = edge->from;
     }
 }
 
@@ -307,8 +321,8 @@ static bool fuse(level *l) {
     for (uint32_t c = 0; c < l->n_components; c++) {
         const ids *nodes = &l->members[c];
         uint32_t first = waits_for(l, c);
-        bool joined = false;
-        for (uint32_t k = first == NOWHERE ? 0 : first; k < l->clusters.n && !joined; k++)
+        bool joined = false, fuses = !l->program->apart;
+        for (uint32_t k = first == NOWHERE ? 0 : first; k < l->clusters.n && fuses && !joined; k++)
             joined = join_cluster(l, nodes, k, l->cyclic[c]);
         if (!joined && !start_cluster(l, nodes, l->cyclic[c])) return false;
     }
@@ -392,7 +406,7 @@ static void sink(level *l, uint32_t node) {
 }
 
 static void sink_all(level *l) {
-    for (uint32_t c = l->n_components; c-- > 0;) {
+    for (uint32_t c = l->n_components; c-- > 0 && !l->program->apart;) {
         if (l->members[c].n == 1) sink(l, l->members[c].at[0]);
     }
 }

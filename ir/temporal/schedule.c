@@ -53,6 +53,11 @@ ds_status ds_temporal_schedule_make(const ds_temporal_program *program, ds_arena
         ds_temporal__loops_make(program, need, arena, out);
         return DS_OK;
     }
+    if (program->apart) { /* readers of an unstored value have no loop of their own */
+        ds_temporal_program fused = *program;
+        fused.apart = false;
+        return ds_temporal_schedule_make(&fused, arena, out, err);
+    }
     const ds_temporal__parts *before = NULL;
     for (uint32_t round = 0; round < SPLITS && !both_ways; round++) {
         ds_temporal__parts *parts = DS_NEW(arena, ds_temporal__parts);

@@ -133,6 +133,7 @@ typedef struct ds_temporal_statement {
                                         others reads none; NULL: all of its dims' ranges */
     int64_t bytes; /* of the value at one point: what shifts weigh */
     bool kept;     /* a yield: every point is needed, and none is freed */
+    bool unstored; /* no store has room for the value: readers stand in its loops */
     const ds_temporal_read *reads;
     uint32_t n_reads;
     /* Loops are cut where one of these begins or ends to hold, though nothing of the program is
@@ -149,7 +150,9 @@ typedef struct ds_temporal_program {
     uint32_t outer; /* a bit a dim: tried before the others for an outer loop */
     uint32_t turns; /* a bit a dim: of two turns without a loop one after the other, the second is a
                      * loop, so that loops around tell which turn stands between */
-    bool unfreed;   /* loops have no frees, and are not cut where frees begin or end */
+    bool
+        apart; /* no loops are fused: each component has its own, with readers of unstored values */
+    bool unfreed; /* loops have no frees, and are not cut where frees begin or end */
 } ds_temporal_program;
 
 /* ---- a schedule ---- */

@@ -631,6 +631,7 @@ static ds_status write_rec(ds_lower_rec *rec, ds_error *err) {
     DS_TRY(ds_lower__rec_program(rec, err));
     DS_TRY(show_turns(rec, err));
     if (rec->l->step->train.on) rec->program.outer = ds_lower__rec_weight_dims(rec);
+    rec->program.apart = rec->l->step->strategy.rec_fuse == DS_REC_APART;
     rec->program.unfreed = true; /* a value ends with its last reader; a ring, by its slots */
     rec->joins = DS_NEW_N(arena_of(rec), ds_lower_join, 2 * rec->program.n + 1);
     DS_TRY(ds_temporal_schedule_make(&rec->program, arena_of(rec), &rec->schedule, err));

@@ -229,6 +229,16 @@ static const ds_temporal_range *ranges_of(const maker *m, const ds_op *op) {
     return ranges;
 }
 
+/* Does the shape of a result depend on a dim of the rec? */
+static bool is_unstored(const maker *m, const ds_op *op) {
+    for (uint32_t k = 0; k < op->n_out; k++)
+        for (uint32_t d = 0; d < m->rec->op->n_dims; d++) {
+            const ds_type *type = ds_value_at(m->rec->frame->func, op->out[k])->type;
+            if (type && ds_type_mentions(m->exprs, type, m->rec->op->dims[d].name)) return true;
+        }
+    return false;
+}
+
 /* The equations that are ops of a turn, in the order of the text. */
 static void list_statements(maker *m, ds_temporal_statement *made) {
     ds_lower_rec *rec = m->rec;
@@ -243,7 +253,8 @@ static void list_statements(maker *m, ds_temporal_statement *made) {
         made[n++] = (ds_temporal_statement){.name = info->name,
                                             .dims = dims_of(m, info->binders, info->n_binders),
                                             .ranges = ranges_of(m, op),
-                                            .bytes = bytes_of(m, op)};
+                                            .bytes = bytes_of(m, op),
+                                            .unstored = is_unstored(m, op)};
     }
     const ds_op *end = body->ops[body->n_ops - 1];
     for (uint32_t k = 0; k < rec->op->n_out; k++) {

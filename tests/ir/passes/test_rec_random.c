@@ -44,6 +44,19 @@ static ds_status run_loops(exec_case *model, random_rec *p) {
     return DS_OK;
 }
 
+/* False: the values have loops, and are equal. */
+static bool run_text(random_rec *p, const char *strategy) {
+    ds_buf text = {0};
+    ds_buf_printf(&text, "%sscenario { model = @f%s }\n", random_rec_text(p), strategy);
+    exec_case model;
+    exec_text(&model, text.text, NULL, NULL);
+    cr_assert_eq(model.status, DS_OK, "%s\n%s", model.err.message, text.text);
+    bool unstored = run_loops(&model, p) == DS_ERR_UNSUPPORTED;
+    exec_free(&model);
+    ds_buf_deinit(&text);
+    return unstored;
+}
+
 #define N_PROGRAMS 10000
 
 Test(rec_random, loops_equal_the_recursion) {
@@ -51,15 +64,9 @@ Test(rec_random, loops_equal_the_recursion) {
     for (uint64_t seed = 0; seed < N_PROGRAMS; seed++) {
         random_rec *p = random_rec_new(seed);
         if (random_rec_evaluate(p)) {
-            ds_buf text = {0};
-            ds_buf_printf(&text, "%sscenario { model = @f }\n", random_rec_text(p));
-            exec_case model;
-            exec_text(&model, text.text, NULL, NULL);
-            cr_assert_eq(model.status, DS_OK, "%s\n%s", model.err.message, text.text);
-            unstored += run_loops(&model, p) == DS_ERR_UNSUPPORTED;
+            unstored += run_text(p, "");
+            if (seed % 4 == 0) run_text(p, ", strategy { rec_fuse = off }");
             fine++;
-            exec_free(&model);
-            ds_buf_deinit(&text);
         }
         random_rec_free(p);
     }
