@@ -547,8 +547,8 @@ static void put_program(maker *m) {
                 ds_buf_printf(m->out, "%s%s", first ? "" : ",", dim_names[d]);
                 first = false;
             }
-        ds_buf_printf(m->out, " %" PRId64 "%s :", 1 + pick(m, 64),
-                      s + 1 == m->n || pick(m, 6) == 0 ? " kept" : "");
+        bool kept = s + 1 == m->n || pick(m, 6) == 0;
+        ds_buf_printf(m->out, " %" PRId64 "%s :", 1 + pick(m, 64), kept ? " kept" : "");
         char condition[64], branch[96];
         put_condition(m, s, condition, sizeof condition);
         int64_t reads = pick(m, 4);
