@@ -108,6 +108,7 @@ static void compare_results(checker *c, ds_pass_id pass, const ds_exec_result *a
     uint32_t n = a->outputs.n < b->outputs.n ? a->outputs.n : b->outputs.n;
     uint32_t first = c->out->rows.n;
     if (!wanted(c, pass)) return;
+    c->out->compared = true;
     for (uint32_t i = skip; i < n; i++)
         add_row(c, pass, compare_tensors(&a->outputs.at[i], &b->outputs.at[i]));
     if (n > skip) forgive_roundings(c->out->rows.at + first, n - skip);

@@ -50,6 +50,7 @@ typedef struct ds_step_check_options {
 typedef struct ds_step_check {
     ds_arena arena;
     DS_VEC(ds_step_check_row) rows; /* in order of passes, then of results */
+    bool compared;                  /* some pass was; results without elements have no rows */
     bool equal;                     /* every row is equal */
     const ds_step_check_row *worst; /* largest max|a-b| / max|a|; NULL: nothing was compared */
     uint64_t seed;                  /* the seed that was used */

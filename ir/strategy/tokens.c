@@ -50,16 +50,16 @@ static ds_status find_rec(const ds_func *func, const ds_attr *at, const char *di
 }
 
 static ds_status check_prompt(const ds_tokens *t, const ds_attr *at, ds_error *err) {
-    if (t->prompt > t->lo && t->prompt < t->hi) return DS_OK;
-    if (t->hi - t->lo < 2)
+    if (t->prompt > t->lo && t->prompt <= t->hi) return DS_OK;
+    if (t->hi <= t->lo)
         return ds_error_set(err, DS_ERR_VALUE, at->loc,
-                            "'tokens' needs a prompt and a token: %s has %lld turn%s", t->dim,
-                            (long long)(t->hi - t->lo), t->hi - t->lo == 1 ? "" : "s");
+                            "'tokens' needs a turn that makes a token: %s has %lld turns", t->dim,
+                            (long long)(t->hi - t->lo));
     return ds_error_set(err, DS_ERR_VALUE, at->loc,
-                        "prompt = %lld is out of range: %s goes from %lld to %lld, so a prompt and "
-                        "a token have prompt = %lld to %lld",
+                        "prompt = %lld is out of range: %s goes from %lld to %lld, and the turn "
+                        "%s = prompt - 1 makes the first token, so prompt = %lld to %lld",
                         (long long)t->prompt, t->dim, (long long)t->lo, (long long)t->hi - 1,
-                        (long long)t->lo + 1, (long long)t->hi - 1);
+                        t->dim, (long long)t->lo + 1, (long long)t->hi);
 }
 
 ds_status ds_tokens_read(const ds_binding *binding, ds_tokens *out, ds_error *err) {

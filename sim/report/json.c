@@ -299,13 +299,16 @@ static void put_strategy_words(ds_json *json, const ds_model_step *step) {
     for (uint32_t i = 0; i < n; i++) ds_json_string(json, kept[i]);
     ds_json_end_array(json);
     if (step->strategy.pp < 2) return;
-    ds_json_key_string(json, "schedule", step->strategy.schedule);
-    ds_json_key_int(json, "virtual_stages", ds_report__virtual_stages(step));
-    ds_json_key_int(json, "weight_copies", step->schedule.n_copies);
+    if (step->train.on) {
+        ds_json_key_string(json, "schedule", step->strategy.schedule);
+        ds_json_key_int(json, "virtual_stages", ds_report__virtual_stages(step));
+        ds_json_key_int(json, "weight_copies", step->schedule.n_copies);
+    }
     ds_json_key_string(json, "balance", balances[step->strategy.balance]);
     ds_json_key(json, "stage_layers");
     ds_json_begin_array(json);
-    for (uint32_t c = 0; step->cut.chunk_turns && c < step->schedule.n_chunks; c++)
+    int64_t n_chunks = step->train.on ? step->schedule.n_chunks : step->strategy.pp;
+    for (int64_t c = 0; step->cut.chunk_turns && c < n_chunks; c++)
         ds_json_int(json, step->cut.chunk_turns[c]);
     ds_json_end_array(json);
     put_widths(json, "stage_dp", step->strategy.stage_dp, step->strategy.pp);

@@ -200,6 +200,17 @@ static void set_times(const turns *t, ds_token_times *out) {
     out->cache_bytes = cache_bytes(t, out);
 }
 
+/* A prompt that fills all turns asks for a token that a rec of tokens alone does not yield. */
+static ds_status check_first(const turns *t, ds_error *err) {
+    for (uint32_t i = 0; i < t->n; i++)
+        if (t->works[i]) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, t->of.loc,
+                        "no turn of %s computes anything, so the turn %s = %lld makes no token: no "
+                        "result needs one (prompt = %lld, and %s goes from %lld to %lld)",
+                        t->of.dim, t->of.dim, (long long)t->of.prompt - 1, (long long)t->of.prompt,
+                        t->of.dim, (long long)t->of.lo, (long long)t->of.hi - 1);
+}
+
 ds_status ds_run__tokens(ds_result *r, ds_error *err) {
     turns t = {.r = r};
     DS_TRY(ds_tokens_read(r->source, &t.of, err));
@@ -211,6 +222,9 @@ ds_status ds_run__tokens(ds_result *r, ds_error *err) {
     if (status == DS_OK) {
         find_instances(&t);
         find_ends(&t);
+        status = check_first(&t, err);
+    }
+    if (status == DS_OK) {
         r->tokens = ds_xcalloc(1, sizeof *r->tokens);
         set_times(&t, r->tokens);
     }

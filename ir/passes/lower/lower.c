@@ -7,6 +7,7 @@
 #include "ir/passes/lower/internal.h"
 
 #include "ir/core/rec.h"
+#include "ir/exec/exec.h"
 #include "ir/passes/internal.h"
 #include "ir/strategy/scenario.h"
 
@@ -320,6 +321,25 @@ static ds_status find_model(const ds_binding *source, const ds_func **out, ds_er
     return ds_rec_refuse_own_reads(*out, "a model", err);
 }
 
+/* A rec whose results do not need the op that indexes by an input leaves that op out: the input
+ * keeps the range that the model gives it. */
+static ds_status keep_ranges(ds_lowering *l, ds_error *err) {
+    const ds_func *func = l->step->func;
+    for (uint32_t i = 0; ds_rec_in(l->model, true) && i < l->model->n_args; i++) {
+        ds_value_info *info = ds_value_at(func, func->args[i]);
+        int64_t below, now;
+        if (!info->type || ds_dtype_is_float(info->type->dtype)) continue;
+        DS_TRY(ds_exec_input_range(l->source, l->model, l->model->args[i], &below, err));
+        DS_TRY(ds_exec_input_range(&l->step->binding, func, func->args[i], &now, err));
+        if (below == now || !below) continue;
+        ds_op fake = {.attrs = info->attrs, .n_attrs = info->n_attrs};
+        ds_build_attr_int(&l->b, &fake, "range", below);
+        info->attrs = fake.attrs;
+        info->n_attrs = fake.n_attrs;
+    }
+    return DS_OK;
+}
+
 static ds_status lower(ds_lowering *l, ds_error *err) {
     ds_model_step *step = l->step;
     DS_TRY(ds_train_read(l->source, &step->train, err));
@@ -342,7 +362,8 @@ static ds_status lower(ds_lowering *l, ds_error *err) {
     note_microbatches(l);
     if (l->c.fixed) step->microbatch = NULL;
     ds_clone_order_items(l->c.module);
-    return ds_step__verify(step, "lower", m > 1 ? DS_ERR_UNSUPPORTED : DS_ERR_INTERNAL, err);
+    DS_TRY(ds_step__verify(step, "lower", m > 1 ? DS_ERR_UNSUPPORTED : DS_ERR_INTERNAL, err));
+    return keep_ranges(l, err);
 }
 
 void ds_model_step_place_error(const ds_unit *source, ds_error *err) {

@@ -520,6 +520,12 @@ static ds_status write_family(ds_lower_rec *rec, const ds_lower_store *store, co
         *out = store->now;
         return DS_OK;
     }
+    for (uint32_t k = 0; k < store->n_dims && dim == store->n_dims; k++)
+        if (!store->slots[k]) { /* a loop without turns */
+            ds_op *zeros = ds_build_op(b, DS_OP_ZEROS);
+            *out = ds_use_of(ds_build_out(b, zeros, name, store->point));
+            return ds_build_put(b, zeros, err);
+        }
     uint32_t at = 0; /* the header's dim-th of the store's */
     for (uint32_t k = 0; k < store->n_dims; k++) {
         uint32_t before = 0;
