@@ -78,6 +78,10 @@ double ds_metric_measure(const ds_metrics *m, ds_metric_id id) {
     return table[id].kind == DS_METRIC_IS_PS ? value * 1e-12 : value;
 }
 
+bool ds_metric_is_known(const ds_metrics *m, ds_metric_id id) {
+    return table[id].place != DS_AMONG_TOKENS || m->first_token_ps > 0;
+}
+
 /* ---- as text ---- */
 
 static bool is_blank(const ds_metrics *m, const ds_metric *metric) {

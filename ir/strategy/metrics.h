@@ -51,6 +51,7 @@ typedef enum ds_metric_place {
     DS_AMONG_SIZES,    /* of the candidate, simulated or not */
     DS_AMONG_FIRST,    /* DistIR's results: -1 where nothing was simulated */
     DS_AMONG_VERDICTS, /* after the results */
+    DS_AMONG_TOKENS,   /* of scenarios with `tokens` alone */
     DS_AMONG_PRICES    /* of sweeps with a price alone */
 } ds_metric_place;
 
@@ -70,6 +71,9 @@ ds_metric_id ds_metric_by_column(const char *column);
 bool ds_metric_is_objective(ds_metric_id id);
 /* The column, of a view without one that of its member; NULL: none. */
 const char *ds_metric_column(ds_metric_id id);
+
+/* Has the run such a figure? Of tokens only the run of a scenario that counts tokens. */
+bool ds_metric_is_known(const ds_metrics *m, ds_metric_id id);
 
 /* As expressions of a sweep see it: times in seconds. */
 double ds_metric_measure(const ds_metrics *m, ds_metric_id id);

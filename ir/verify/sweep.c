@@ -120,11 +120,19 @@ static void check_contradiction(ds_checker *ck, const ds_sweep *sweep, uint32_t 
 static void check_objective(ds_checker *ck, const ds_sweep *sweep, uint32_t at) {
     const ds_sweep_entry *entry = &sweep->entries[at];
     check_contradiction(ck, sweep, at);
-    if (ds_metric_is_objective(ds_metric_by_name(entry->name))) return;
+    ds_metric_id metric = ds_metric_by_name(entry->name);
+    bool tokens = ds_scenario_find(ck->unit, "", "tokens") != NULL;
+    if (ds_metric_is_objective(metric) && ds_metric_at(metric)->place == DS_AMONG_TOKENS && !tokens)
+        ds_verify__error(ck, DS_ERR_VALUE, entry->loc, NULL,
+                         "%s is of tokens: the scenario says which dim counts tokens by tokens "
+                         "{ dim = t, prompt = P, batch = B }",
+                         entry->name);
+    if (ds_metric_is_objective(metric)) return;
     ds_names names = {0};
     ds_buf list = {0};
     for (int i = 0; i < DS_METRIC_COUNT; i++) {
-        if (!ds_metric_is_objective((ds_metric_id)i)) continue;
+        bool of_tokens = ds_metric_at((ds_metric_id)i)->place == DS_AMONG_TOKENS;
+        if (!ds_metric_is_objective((ds_metric_id)i) || (of_tokens && !tokens)) continue;
         const char *name = ds_metric_at((ds_metric_id)i)->sweep;
         DS_PUSH(&ck->diags->arena, &names.all, name);
         ds_buf_printf(&list, "%s%s", list.n ? ", " : "", name);

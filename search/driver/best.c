@@ -113,15 +113,24 @@ void ds_best_add(ds_best *best, const ds_space *space, const ds_candidate *candi
 
 /* ---- tables ---- */
 
+/* Has the run figures of the place? Prices and tokens are of some sweeps alone. */
+static bool has_place(const ds_best_row *row, ds_metric_place place) {
+    if (place == DS_AMONG_PRICES) return row && row->metrics.cost_per_hour > 0;
+    if (place == DS_AMONG_TOKENS)
+        return row && ds_metric_is_known(&row->metrics, DS_METRIC_first_token_ps);
+    return true;
+}
+
 /* assumed: wide enough for what ds_metric_print says of the kind. */
 static int width_of(ds_metric_kind kind) {
     return kind == DS_METRIC_IS_RATE ? 14 : kind == DS_METRIC_IS_SHARE ? 7 : 12;
 }
 
-void ds_best_put_line(const ds_best_row *row, bool priced, ds_buf *out) {
-    static const ds_metric_place places[] = {DS_AMONG_FIRST, DS_AMONG_RESULTS, DS_AMONG_PRICES};
-    for (int p = 0; p < 2 + priced; p++)
-        for (int i = 0; i < DS_METRIC_COUNT; i++) {
+void ds_best_put_line(const ds_best_row *row, const ds_best_row *shown, ds_buf *out) {
+    static const ds_metric_place places[] = {DS_AMONG_FIRST, DS_AMONG_TOKENS, DS_AMONG_RESULTS,
+                                             DS_AMONG_PRICES};
+    for (size_t p = 0; p < sizeof places / sizeof *places; p++)
+        for (int i = 0; i < DS_METRIC_COUNT && has_place(shown, places[p]); i++) {
             const ds_metric *metric = ds_metric_at((ds_metric_id)i);
             if (!metric->title || metric->place != places[p]) continue;
             ds_buf cell = {0};
@@ -136,13 +145,13 @@ void ds_best_put_line(const ds_best_row *row, bool priced, ds_buf *out) {
 
 static void put_table(const char *title, const ds_best_row *rows, uint32_t n, bool hashes,
                       ds_buf *out) {
-    bool priced = n && rows[0].metrics.cost_per_hour > 0;
+    const ds_best_row *first = n ? &rows[0] : NULL;
     ds_buf_printf(out, "\n%s\n", title);
-    ds_best_put_line(NULL, priced, out);
+    ds_best_put_line(NULL, first, out);
     if (hashes) ds_buf_printf(out, "  %-16s", "hash");
     ds_buf_put(out, "  candidate\n");
     for (uint32_t i = 0; i < n; i++) {
-        ds_best_put_line(&rows[i], priced, out);
+        ds_best_put_line(&rows[i], first, out);
         if (hashes) ds_buf_printf(out, "  %016" PRIx64, rows[i].hash);
         ds_buf_printf(out, "  %s\n", rows[i].values);
     }
@@ -167,8 +176,7 @@ static void put_row(const ds_best_row *row, ds_json *json) {
     ds_json_end_object(json);
     for (int i = 0; i < DS_METRIC_COUNT; i++) {
         const ds_metric *metric = ds_metric_at((ds_metric_id)i);
-        bool price = metric->place == DS_AMONG_PRICES && !(row->metrics.cost_per_hour > 0);
-        if (metric->column && metric->of == (ds_metric_id)i && !price)
+        if (metric->column && metric->of == (ds_metric_id)i && has_place(row, metric->place))
             ds_metric_put_json(&row->metrics, (ds_metric_id)i, json);
     }
     ds_json_end_object(json);

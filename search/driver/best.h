@@ -29,8 +29,8 @@ void ds_best_add(ds_best *best, const ds_space *space, const ds_candidate *candi
                  const ds_outcome *outcome);
 
 /* The results with a .title in ir/strategy/metrics.def, as a line of a table, in the order of a
- * row's columns; row NULL: the headings. Prices if the candidates have any. */
-void ds_best_put_line(const ds_best_row *row, bool priced, ds_buf *out);
+ * row's columns; row NULL: the headings. Prices and tokens if `shown` has any (NULL: neither). */
+void ds_best_put_line(const ds_best_row *row, const ds_best_row *shown, ds_buf *out);
 /* The best candidates as the member "best" of an object, and with several objectives the front as
  * "front": hash, candidate, the values of the dimensions as texts, every result of
  * ir/strategy/metrics.def that sweeps have. */

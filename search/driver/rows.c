@@ -51,6 +51,7 @@ static void add_columns(ds_rows *r) {
     }
     r->first_result = r->columns.n;
     add_metrics(r, DS_AMONG_RESULTS);
+    if (ds_space_has_tokens(r->space)) add_metrics(r, DS_AMONG_TOKENS);
     add_metrics(r, DS_AMONG_VERDICTS);
     if (r->has_price) add_metrics(r, DS_AMONG_PRICES);
     r->status = r->columns.n;

@@ -10,6 +10,10 @@ bool ds_space_has_price(const ds_space *s) {
     return s->price != UINT32_MAX;
 }
 
+bool ds_space_has_tokens(const ds_space *s) {
+    return ds_scenario_find(s->unit, "", "tokens") != NULL;
+}
+
 const ds_sweep *ds_space_sweep(const ds_space *s) {
     return s->sweep;
 }

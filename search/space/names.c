@@ -266,6 +266,11 @@ static ds_status metric_name(ds_space *s, ds_metric_id metric, const char *name,
         s->world = *place;
         return DS_OK;
     }
+    if (ds_metric_at(metric)->place == DS_AMONG_TOKENS && !ds_space_has_tokens(s))
+        return ds_error_set(err, DS_ERR_VALUE, loc,
+                            "%s is of tokens: the scenario says which dim counts tokens by tokens "
+                            "{ dim = t, prompt = P, batch = B }",
+                            name);
     if (metric == DS_METRIC_cost_per_hour) return price_name(s, name, loc, place, err);
     *place = add_name(s, name, s->dims.n + 1, (ds_num){.kind = DS_NUM_REAL});
     s->simulated[metric] = *place;

@@ -81,6 +81,8 @@ ds_status ds_space_complete(ds_space *space, ds_candidate *candidate, uint32_t d
 
 /* Does the sweep give a price, or ask for a cost? */
 bool ds_space_has_price(const ds_space *space);
+/* Does the scenario count tokens? */
+bool ds_space_has_tokens(const ds_space *space);
 
 /* The candidate whose values print as `values`, one text a dimension; its number is not set.
  * O(values of all dimensions). */

@@ -124,6 +124,29 @@ static void put_titles(const table *t, const char *title, ds_buf *out) {
     ds_buf_putc(out, '\n');
 }
 
+/* The figures of tokens, if every run has some. */
+static void put_tokens(const table *t, ds_buf *out) {
+    bool any = false;
+    for (uint32_t i = 0; i < t->n; i++)
+        if (!ds_metric_is_known(&t->results[i]->metrics, DS_METRIC_first_token_ps)) return;
+    for (int k = 0; k < DS_METRIC_COUNT; k++) {
+        if (ds_metric_at((ds_metric_id)k)->place != DS_AMONG_TOKENS) continue;
+        if (!any) {
+            ds_buf_putc(out, '\n');
+            put_titles(t, "Tokens", out);
+        }
+        any = true;
+        ds_buf_printf(out, "  %-*s", LABEL, ds_metric_at((ds_metric_id)k)->title);
+        for (uint32_t i = 0; i < t->n; i++) {
+            ds_buf cell = {0};
+            ds_metric_print(&t->results[i]->metrics, (ds_metric_id)k, &cell);
+            put_cell(t, i, cell.text, out);
+            ds_buf_deinit(&cell);
+        }
+        ds_buf_putc(out, '\n');
+    }
+}
+
 static void put_verdicts(const table *t, ds_buf *out) {
     ds_buf_printf(out, "  %-*s", LABEL, "fits");
     for (uint32_t i = 0; i < t->n; i++)
@@ -141,6 +164,7 @@ void ds_report_columns(const ds_result *const *results, const char *const *names
     put_titles(&t, "Peak memory by category", out);
     put_rows(&t, t.memory.at, t.memory.n, ds_report__bytes, out);
     put_verdicts(&t, out);
+    put_tokens(&t, out);
     discard(&t);
 }
 
@@ -154,7 +178,8 @@ static void json_runs(ds_json *json, const ds_result *const *results, const char
         ds_json_begin_object(json);
         ds_json_key_string(json, "setting", names[i]);
         for (int k = 0; k < DS_METRIC_COUNT; k++)
-            if (ds_metric_at((ds_metric_id)k)->compared)
+            if (ds_metric_at((ds_metric_id)k)->compared &&
+                ds_metric_is_known(&results[i]->metrics, (ds_metric_id)k))
                 ds_metric_put_json(&results[i]->metrics, (ds_metric_id)k, json);
         ds_json_end_object(json);
     }

@@ -86,7 +86,8 @@ static void json_run(ds_json *json, const char *key, const ds_result *r) {
     ds_json_begin_object(json);
     ds_json_key_string(json, "file", r->source->unit->modules.at[0]->path);
     for (int i = 0; i < DS_METRIC_COUNT; i++)
-        if (ds_metric_at((ds_metric_id)i)->compared)
+        if (ds_metric_at((ds_metric_id)i)->compared &&
+            ds_metric_is_known(&r->metrics, (ds_metric_id)i))
             ds_metric_put_json(&r->metrics, (ds_metric_id)i, json);
     ds_json_key_string(json, "critical_device", ds_report__device(r->plan, r->critical));
     ds_json_key_string(json, "fullest_device", ds_report__device(r->plan, r->fullest));
@@ -130,7 +131,9 @@ void ds_report_comparison_json(const ds_comparison *c, ds_buf *out) {
     json_run(&json, "a", c->a);
     json_run(&json, "b", c->b);
     for (int i = 0; i < DS_METRIC_COUNT; i++)
-        if (ds_metric_at((ds_metric_id)i)->compared)
+        if (ds_metric_at((ds_metric_id)i)->compared &&
+            ds_metric_is_known(&c->a->metrics, (ds_metric_id)i) &&
+            ds_metric_is_known(&c->b->metrics, (ds_metric_id)i))
             ds_metric_put_difference(&c->a->metrics, &c->b->metrics, (ds_metric_id)i, &json);
     json_knobs(&json, c);
     ds_json_key(&json, "time");

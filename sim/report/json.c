@@ -3,6 +3,7 @@
 #include "sim/report/costs.h"
 #include "sim/report/internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define MAX_TENSORS       5
@@ -298,6 +299,10 @@ static void put_strategy_words(ds_json *json, const ds_model_step *step) {
     ds_json_begin_array(json);
     for (uint32_t i = 0; i < n; i++) ds_json_string(json, kept[i]);
     ds_json_end_array(json);
+    if (n && step->strategy.offload_layers)
+        ds_json_key_int(json, "offload_layers", step->strategy.offload_layers);
+    if (n && step->strategy.offload_fraction < 1)
+        ds_json_key_double(json, "offload_fraction", step->strategy.offload_fraction);
     if (step->strategy.pp < 2) return;
     if (step->train.on) {
         ds_json_key_string(json, "schedule", step->strategy.schedule);
@@ -315,6 +320,34 @@ static void put_strategy_words(ds_json *json, const ds_model_step *step) {
     put_widths(json, "stage_tp", step->strategy.stage_tp, step->strategy.pp);
 }
 
+/* Adapters, and documents of several lengths. */
+static void put_train(ds_json *json, const ds_train *train) {
+    if (train->on && train->lora_rank) {
+        double rank = (double)train->lora_rank;
+        ds_json_key(json, "lora");
+        ds_json_begin_object(json);
+        ds_json_key_int(json, "rank", train->lora_rank);
+        ds_json_key_double(json, "alpha", isnan(train->lora_alpha) ? rank : train->lora_alpha);
+        ds_json_key(json, "targets");
+        ds_json_begin_array(json);
+        if (!train->n_lora_names) ds_json_string(json, "all");
+        for (uint32_t i = 0; i < train->n_lora_names; i++)
+            ds_json_string(json, train->lora_names[i]);
+        ds_json_end_array(json);
+        ds_json_end_object(json);
+    }
+    if (!train->on || !train->n_documents) return;
+    ds_json_key(json, "lengths");
+    ds_json_begin_array(json);
+    for (uint32_t i = 0; i < train->n_documents; i++) {
+        ds_json_begin_object(json);
+        ds_json_key_int(json, "tokens", train->documents[i].tokens);
+        ds_json_key_double(json, "share", train->documents[i].share);
+        ds_json_end_object(json);
+    }
+    ds_json_end_array(json);
+}
+
 /* What passes made of a model. */
 static void put_model(ds_json *json, const ds_result *r) {
     if (!r->step) return;
@@ -327,6 +360,7 @@ static void put_model(ds_json *json, const ds_result *r) {
                  {"zero", s->zero}};
     ds_json_key_string(json, "model", ds_scenario_model(r->source->unit)->name);
     ds_json_key_bool(json, "trains", r->step->train.on);
+    put_train(json, &r->step->train);
     ds_json_key(json, "strategy");
     ds_json_begin_object(json);
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
@@ -423,7 +457,8 @@ static void put_results(ds_json *json, const ds_result *r) {
         [DS_METRIC_fits] = after_fits,
         [DS_METRIC_bubble_fraction] = after_bubble};
     for (int i = 0; i < DS_METRIC_COUNT; i++) {
-        if (ds_metric_at((ds_metric_id)i)->json)
+        const ds_metric *metric = ds_metric_at((ds_metric_id)i);
+        if (metric->json && metric->place != DS_AMONG_TOKENS) /* these are in `tokens` */
             ds_metric_put_json(&r->metrics, (ds_metric_id)i, json);
         if (after[i]) after[i](json, r);
     }

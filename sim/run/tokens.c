@@ -8,6 +8,7 @@
 
 #include "sim/run/internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -227,6 +228,10 @@ ds_status ds_run__tokens(ds_result *r, ds_error *err) {
     if (status == DS_OK) {
         r->tokens = ds_xcalloc(1, sizeof *r->tokens);
         set_times(&t, r->tokens);
+        r->metrics.first_token_ps = r->tokens->first_ps;
+        r->metrics.token_ps = llround(r->tokens->mean_ps);
+        r->metrics.tokens_per_s = r->tokens->per_s;
+        r->metrics.cache_bytes = r->tokens->cache_bytes;
     }
     free(t.of_scope);
     free(t.of_inst);

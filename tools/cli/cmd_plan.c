@@ -32,7 +32,8 @@ static void read_objective(void *place, char *arg, struct argp_state *state) {
     ds_buf words = {0};
     for (int i = 0; i < DS_METRIC_COUNT; i++) {
         const ds_metric *metric = ds_metric_at((ds_metric_id)i);
-        if (ds_metric_is_objective((ds_metric_id)i) && metric->kind != DS_METRIC_IS_PRICE)
+        if (ds_metric_is_objective((ds_metric_id)i) && metric->kind != DS_METRIC_IS_PRICE &&
+            metric->place != DS_AMONG_TOKENS)
             ds_buf_printf(&words, "%s ", metric->sweep);
     }
     *(const char **)place = cli_word("objective", arg, words.text, state);
@@ -186,11 +187,11 @@ static void put_counts(const cli_search *s, ds_buf *out) {
 
 static void put_plans(const arguments *args, const ds_best *best, ds_buf *out) {
     ds_buf_put(out, "\n   ");
-    ds_best_put_line(NULL, false, out);
+    ds_best_put_line(NULL, NULL, out);
     ds_buf_put(out, "  plan\n");
     for (uint32_t i = 0; i < best->top.n && i < args->top; i++) {
         ds_buf_printf(out, "%3" PRIu32, i + 1);
-        ds_best_put_line(&best->top.at[i], false, out);
+        ds_best_put_line(&best->top.at[i], NULL, out);
         ds_buf_printf(out, "  %s\n", best->top.at[i].values);
     }
 }

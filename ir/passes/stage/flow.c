@@ -11,6 +11,7 @@ typedef struct sharer {
     const ds_stage_cut *cut;
     uint32_t family; /* the first family of weights; step->weights.n: none */
     int64_t lo, hi;  /* its elements */
+    int64_t *turns;  /* of each chunk */
     int64_t *begin;  /* [n_chunks + 1] */
     const uint32_t *stage;
     bool *reads; /* [weight][chunk]: of single weights */
@@ -50,12 +51,12 @@ static ds_status find_family(sharer *s, ds_error *err) {
 
 static ds_status find_begins(sharer *s, ds_error *err) {
     uint32_t n = s->cut->n_chunks;
-    int64_t *turns = DS_NEW_N(&s->step->unit->arena, int64_t, n + 1);
-    DS_TRY(
-        ds_strategy_share_turns(s->step->unit, &s->step->strategy, s->hi - s->lo, n, turns, err));
+    s->turns = DS_NEW_N(&s->step->unit->arena, int64_t, n + 1);
+    DS_TRY(ds_strategy_share_turns(s->step->unit, &s->step->strategy, s->hi - s->lo, n, s->turns,
+                                   err));
     s->begin = DS_NEW_N(&s->step->unit->arena, int64_t, n + 1);
     s->begin[0] = s->lo;
-    for (uint32_t c = 0; c < n; c++) s->begin[c + 1] = s->begin[c] + turns[c];
+    for (uint32_t c = 0; c < n; c++) s->begin[c + 1] = s->begin[c] + s->turns[c];
     return DS_OK;
 }
 
@@ -168,9 +169,8 @@ static ds_status share_out(const sharer *s, ds_stage_weight *out, ds_error *err)
     return DS_OK;
 }
 
-ds_status ds_stage__flow(const ds_model_step *step, const ds_stage_names *names,
-                         const ds_stage_cut *cut, ds_stage_weight **out, const uint32_t **stage,
-                         ds_error *err) {
+ds_status ds_stage__flow(ds_model_step *step, const ds_stage_names *names, const ds_stage_cut *cut,
+                         ds_stage_weight **out, const uint32_t **stage, ds_error *err) {
     ds_arena *arena = &step->unit->arena;
     sharer s = {.step = step, .names = names, .cut = cut};
     DS_TRY(find_family(&s, err));
@@ -180,5 +180,6 @@ ds_status ds_stage__flow(const ds_model_step *step, const ds_stage_names *names,
     s.reads = DS_NEW_N(arena, bool, (size_t)step->weights.n * cut->n_chunks + 1);
     note_block(&s, &step->func->body);
     *out = DS_NEW_N(arena, ds_stage_weight, step->weights.n + 1);
+    step->cut.chunk_turns = s.turns;
     return share_out(&s, *out, err);
 }

@@ -87,12 +87,11 @@ typedef struct ds_stage_weight {
 ds_status ds_stage__weights(const ds_model_step *step, const ds_stage_names *names,
                             const ds_stage_cut *cut, ds_stage_weight **out, ds_error *err);
 
-/* flow.c: an entry for each of step->weights, and the stage of each value of the step. cut->pieces
+/* flow.c: an entry for each of step->weights, and the stage of each value of the step; sets step->cut.chunk_turns. cut->pieces
  * are whole chunks. Errors: DS_ERR_UNSUPPORTED for an op that reads weights of two stages;
  * DS_ERR_VALUE for a stage without a weight. */
-ds_status ds_stage__flow(const ds_model_step *step, const ds_stage_names *names,
-                         const ds_stage_cut *cut, ds_stage_weight **out, const uint32_t **stage,
-                         ds_error *err);
+ds_status ds_stage__flow(ds_model_step *step, const ds_stage_names *names, const ds_stage_cut *cut,
+                         ds_stage_weight **out, const uint32_t **stage, ds_error *err);
 /* The stage on which an op runs; 0 for an op without operands. */
 uint32_t ds_stage__of(const uint32_t *stage, const ds_op *op);
 
