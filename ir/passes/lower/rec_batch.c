@@ -186,6 +186,16 @@ static ds_status write_range(batch *b, ds_error *err) {
     return DS_OK;
 }
 
+/* Along another dim than the range's, which lies as it lies for a turn. */
+static bool keeps_range(const batch *b) {
+    const ds_attr *dim = attr_of(b, "dim");
+    int64_t at = 0;
+    if (dim && !ds_expr_is_int(&b->l->c.unit->exprs, dim->expr, &at)) return false;
+    if (at < 0) at += type_of(b, b->in[0])->rank;
+    return at != (int64_t)ds_lower__mark_of(b->rec, b->in[0])->axis && !varies(b, "lo") &&
+           !varies(b, "hi");
+}
+
 static ds_status write_bias(batch *b, ds_error *err) {
     if (b->has[1]) return refuse(b, "its vector differs by turn", err);
     DS_TRY(shift_dim(b, "dim", rank_of(b, 0), b->axis[0], -1, err));
@@ -628,8 +638,10 @@ ds_status ds_lower__batch(ds_lowering *l, ds_lower_frame *frame, const ds_op *fr
     if (!any && !(known && at_turn)) return plain(&b, err);
     if (!known) return refuse(&b, "", err);
     writer *write = rules[from->code].write;
-    if (b.ranges && from->code != DS_OP_STACK && from->code != DS_OP_ATTENTION)
-        return write == write_elementwise && n == 1 ? write_range(&b, err)
-                                                    : refuse(&b, "it reads a range of turns", err);
+    if (b.ranges && from->code != DS_OP_STACK && from->code != DS_OP_ATTENTION) {
+        bool keeps = from->code == DS_OP_SLICE ? keeps_range(&b) : write == write_elementwise;
+        return keeps && n == 1 ? write_range(&b, err)
+                               : refuse(&b, "it reads a range of turns", err);
+    }
     return write(&b, err);
 }

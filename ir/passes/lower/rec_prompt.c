@@ -19,6 +19,8 @@
 
 #include <string.h>
 
+#define MOST_POINTS 4096 /* at which a condition is tried */
+
 typedef struct parter {
     ds_lower_rec *rec;
     ds_arena *arena;
@@ -251,8 +253,7 @@ static ds_status chunk_read(parter *p, const ds_temporal_read *from, ds_error *e
         return DS_OK;
     }
     const ds_temporal_index *index = &read.index[chunks->turn];
-    if (chunks_of(p, read.source) == UINT32_MAX)
-        return refuse(p, err, "reads a value of the turns after the prompt");
+    if (chunks_of(p, read.source) == UINT32_MAX) return DS_OK; /* never: choose */
     if (index->end) return chunk_range(p, &read, err);
     if (is_const(index->at, &value) && value < chunks->end) {
         add_chunks(p, &read, (ds_temporal_index){chunk_at(p, index->at), NULL});
@@ -407,27 +408,72 @@ static bool is_range(const ds_temporal_index *index) {
     return index->end != NULL;
 }
 
+/* Does the condition hold at a point of the first turn? The search is short; else yes. */
+static bool may_hold(const parter *p, uint32_t s, const ds_temporal_expr *when) {
+    const ds_temporal_program *whole = &p->rec->whole;
+    const ds_temporal_range *ranges = whole->statements[s].ranges;
+    int64_t point[DS_TEMPORAL_DIMS], n = 1;
+    uint32_t d = 0;
+    if (!when) return true;
+    if (!ranges) ranges = whole->dims;
+    for (uint32_t i = 0; i < whole->n_dims; i++) {
+        bool moves = i != p->rec->chunks.turn && mentions(when, i);
+        point[i] = ranges[i].lo;
+        if (moves && __builtin_mul_overflow(n, ranges[i].hi - ranges[i].lo, &n)) return true;
+    }
+    if (n > MOST_POINTS) return true;
+    while (d < whole->n_dims) {
+        if (ds_temporal_eval(when, point)) return true;
+        for (d = 0; d < whole->n_dims; d++) {
+            if (d == p->rec->chunks.turn || !mentions(when, d)) continue;
+            if (++point[d] < ranges[d].hi) break;
+            point[d] = ranges[d].lo;
+        }
+    }
+    return false;
+}
+
+/* Which statements chunks make: those of which an earlier turn than the prompt's last is needed, and
+ * all that these read. */
+static void choose(const parter *p, bool *chosen) {
+    const ds_lower_rec *rec = p->rec;
+    const ds_temporal_program *whole = &rec->whole;
+    int64_t *first = DS_NEW_N(p->arena, int64_t, whole->n + 1), lo[2 * DS_TEMPORAL_DIMS + 1];
+    for (uint32_t s = 0; s < whole->n; s++) first[s] = INT64_MAX;
+    first_turns(rec, rec->schedule.nodes, rec->schedule.n_nodes, lo, 0, first);
+    for (uint32_t s = 0; s < whole->n; s++)
+        chosen[s] = has_turn(p, s) && first[s] < rec->chunks.end - 1;
+    for (bool again = true; again;) {
+        again = false;
+        for (uint32_t s = 0; s < whole->n; s++)
+            for (uint32_t r = 0; chosen[s] && r < whole->statements[s].n_reads; r++) {
+                const ds_temporal_read *read = &whole->statements[s].reads[r];
+                if (!has_turn(p, read->source) || chosen[read->source]) continue;
+                if (may_hold(p, s, read->when)) again = chosen[read->source] = true;
+            }
+    }
+}
+
 /* Statements over chunks come after the others. */
 static void list_chunks(parter *p, ds_temporal_statement *made) {
     ds_lower_rec *rec = p->rec;
     ds_lower_chunks *chunks = &rec->chunks;
     uint32_t n = rec->n_whole, all = 2 * n + 1;
-    int64_t *first = DS_NEW_N(p->arena, int64_t, n + 1), lo[2 * DS_TEMPORAL_DIMS + 1];
+    bool *chosen = DS_NEW_N(p->arena, bool, n + 1);
     const ds_op **op_of = DS_NEW_N(p->arena, const ds_op *, all);
     const ds_use **yielded = DS_NEW_N(p->arena, const ds_use *, all);
     chunks->of_statement = DS_NEW_N(p->arena, uint32_t, n + 1);
     chunks->of = DS_NEW_N(p->arena, uint32_t, n + 1);
     chunks->joint = DS_NEW_N(p->arena, bool, n + 1);
     chunks->back = DS_NEW_N(p->arena, int64_t, n + 1);
-    for (uint32_t s = 0; s < n; s++) first[s] = INT64_MAX;
-    first_turns(rec, rec->schedule.nodes, rec->schedule.n_nodes, lo, 0, first);
+    choose(p, chosen);
     memcpy(made, rec->whole.statements, n * sizeof *made);
     memcpy(op_of, rec->op_of, n * sizeof *op_of);
     memcpy(yielded, rec->yielded, n * sizeof *yielded);
     uint32_t total = n;
     for (uint32_t s = 0; s < n; s++) {
         chunks->of_statement[s] = UINT32_MAX;
-        if (!has_turn(p, s) || first[s] >= chunks->end - 1) continue;
+        if (!chosen[s]) continue;
         chunks->of[total - n] = s;
         chunks->of_statement[s] = total;
         op_of[total] = op_of[s];
