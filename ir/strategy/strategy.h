@@ -91,7 +91,10 @@ typedef enum ds_rec_stores {
     DS_REC_WHOLE, /* the points of all turns */
     DS_REC_POINT, /* the points of all turns, whose memory comes with the first write of a point */
     DS_REC_BLOCK, /* the same for rec_tile points together */
-    DS_REC_PAGED  /* the same, by default for fewer points */
+    DS_REC_PAGED, /* the same, by default for fewer points */
+    DS_REC_CIRCULAR,  /* as rings, however many points a ring then has */
+    DS_REC_RING,      /* each point once: a window lies in two pieces, which are copied */
+    DS_REC_FUNCTIONAL /* a new tensor of the points of all turns in each turn */
 } ds_rec_stores;
 #define DS_REC_BLOCK_POINTS 512 /* Tempo, arXiv 2501.05408 */
 #define DS_REC_PAGE_POINTS  16  /* vLLM, arXiv 2309.06180 */

@@ -110,14 +110,18 @@ static void find_ends(turns *t) {
 
 /* ---- the cache ---- */
 
-/* Per value: the value whose buffer a stored value is in. Buffers come before what takes them. */
+/* Per value: the value whose buffer a stored value is in; of a store that each turn copies, the
+ * first one. Buffers come before what takes them. */
 static uint32_t *find_roots(const ds_plan *plan) {
     uint32_t *roots = ds_xcalloc((size_t)plan->values.n + 1, sizeof *roots);
     for (uint32_t v = 0; v < plan->values.n; v++) {
         const ds_vinst *value = &plan->values.at[v];
+        const ds_inst *inst = &plan->insts.at[value->inst];
         const ds_op *op = op_of(plan, value->inst);
-        bool taken = value->alias != DS_NONE && stores(op) && (!op || op->code != DS_OP_ZEROS);
-        roots[v] = taken ? roots[value->alias] : v;
+        uint32_t from = stores(op) && (!op || op->code != DS_OP_ZEROS) ? value->alias : DS_NONE;
+        if (op && op->code == DS_OP_CONCAT && inst->n_reads == 1)
+            from = plan->operands.at[inst->first_operand];
+        roots[v] = from == DS_NONE ? v : roots[from];
     }
     return roots;
 }

@@ -158,8 +158,8 @@ static ds_status put_point(ds_lower_rec *rec, ds_lower_store *store, const char 
                                fold(rec, DS_EXPR_ADD, at, number(rec, window)), err);
 }
 
-ds_status ds_lower__store_take(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
-                               const ds_expr *bounds, bool one, ds_use *out, ds_error *err) {
+ds_status ds_lower__store_slice(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
+                                const ds_expr *bounds, bool one, ds_use *out, ds_error *err) {
     ds_builder *b = &rec->l->b;
     ds_op *slice = ds_build_op(b, DS_OP_SLICE);
     ds_build_in(b, slice, store->now);
@@ -179,6 +179,15 @@ ds_status ds_lower__store_take(ds_lower_rec *rec, const ds_lower_store *store, c
     return DS_OK;
 }
 
+ds_status ds_lower__store_take(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
+                               const ds_expr *index, ds_expr n, ds_use *out, ds_error *err) {
+    ds_expr bounds[2] = {ds_lower__store_place(rec, store, index)};
+    bounds[1] = fold(rec, DS_EXPR_ADD, bounds[0], DS_HAS_EXPR(n) ? n : number(rec, 1));
+    if (store->once && DS_HAS_EXPR(n))
+        return ds_lower__store_window(rec, store, name, bounds, index, out, err);
+    return ds_lower__store_slice(rec, store, name, bounds, !DS_HAS_EXPR(n), out, err);
+}
+
 uint32_t ds_lower__rec_place(const ds_lower_rec *rec, const ds_use *use, uint32_t dim) {
     const ds_value_info *info = ds_value_at(rec->frame->func, use->value);
     uint32_t i = 0;
@@ -189,8 +198,7 @@ uint32_t ds_lower__rec_place(const ds_lower_rec *rec, const ds_use *use, uint32_
 ds_status ds_lower__store_read(ds_lower_rec *rec, const ds_use *use, ds_use *out, ds_error *err) {
     const ds_lower_store *store = &rec->stores[use->value.i];
     const char *name = ds_value_at(rec->frame->func, use->value)->name;
-    ds_expr lo[DS_TEMPORAL_DIMS] = {0}, size = number(rec, 1), bounds[2];
-    bool one = true;
+    ds_expr lo[DS_TEMPORAL_DIMS] = {0}, size = DS_NO_EXPR;
     if (store->one) {
         *out = store->now;
         return DS_OK;
@@ -198,13 +206,11 @@ ds_status ds_lower__store_read(ds_lower_rec *rec, const ds_use *use, ds_use *out
     for (uint32_t k = 0; k < store->n_dims; k++) {
         uint32_t i = ds_lower__rec_place(rec, use, store->dims[k]);
         lo[k] = ds_lower__expr(rec->l, rec->frame, use->index[i]);
-        if (!ds_use_is_range(use, i)) continue;
-        size = fold(rec, DS_EXPR_SUB, ds_lower__expr(rec->l, rec->frame, use->index_hi[i]), lo[k]);
-        one = false;
+        if (ds_use_is_range(use, i))
+            size =
+                fold(rec, DS_EXPR_SUB, ds_lower__expr(rec->l, rec->frame, use->index_hi[i]), lo[k]);
     }
-    bounds[0] = ds_lower__store_place(rec, store, lo);
-    bounds[1] = fold(rec, DS_EXPR_ADD, bounds[0], size);
-    return ds_lower__store_take(rec, store, name, bounds, one, out, err);
+    return ds_lower__store_take(rec, store, name, lo, size, out, err);
 }
 
 ds_status ds_lower__rec_use(ds_lower_rec *rec, const ds_use *use, ds_use *out, ds_error *err) {
@@ -323,6 +329,7 @@ static ds_status store_results(ds_lower_rec *rec, const ds_temporal_node *node, 
         ds_use made = *ds_lower__rec_local(rec, node->statement, value);
         ds_expr index[DS_TEMPORAL_DIMS] = {0};
         if (!store->wanted) continue;
+        DS_TRY(ds_lower__rec_copy(rec, store, name, node, err));
         bool chunk = ds_lower__rec_is_chunk(rec, node->statement);
         bool joint = chunk && store == &rec->stores[value.i];
         for (uint32_t i = 0; i < store->n_dims; i++)
@@ -474,6 +481,7 @@ static ds_status write_loop(ds_lower_rec *rec, const ds_temporal_node *node, ds_
     ds_lower_store **carried = DS_NEW_N(arena_of(rec), ds_lower_store *, n_stores + 1);
     mark_written(rec, node->body, node->n_body, written);
     DS_TRY(write_inits(rec, node, err));
+    DS_TRY(ds_lower__rec_copies(rec, node, err));
     for (uint32_t i = 0; i < n_stores; i++) {
         ds_lower_store *store = &rec->stores[i];
         if (written[i] && store->wanted && !store->open)
@@ -495,6 +503,7 @@ static ds_status write_loop(ds_lower_rec *rec, const ds_temporal_node *node, ds_
         node->reverse ? fold(rec, DS_EXPR_SUB, number(rec, node->lo + node->hi - 1), index) : index;
     rec->depth++;
     DS_TRY(write_nodes(rec, node->body, node->n_body, err));
+    DS_TRY(ds_lower__rec_end_turn(rec, NULL, err));
     rec->depth--;
     for (uint32_t s = 0; s < rec->program.n; s++)
         if (rec->here[s].depth > rec->depth) rec->here[s].valid = false;
@@ -532,11 +541,8 @@ static ds_status write_family(ds_lower_rec *rec, const ds_lower_store *store, co
         for (uint32_t i = 0; i < store->n_dims; i++) before += store->dims[i] < store->dims[k];
         if (before == dim) at = k;
     }
-    if (dim == store->n_dims) {
-        ds_expr bounds[2] = {ds_lower__store_place(rec, store, index)};
-        bounds[1] = fold(rec, DS_EXPR_ADD, bounds[0], number(rec, 1));
-        return ds_lower__store_take(rec, store, name, bounds, true, out, err);
-    }
+    if (dim == store->n_dims)
+        return ds_lower__store_take(rec, store, name, index, DS_NO_EXPR, out, err);
     const ds_temporal_range *range = ds_lower__rec_range(rec, UINT32_MAX, store->dims[at]);
     const char *text = loop_name(rec, store->dims[at]);
     ds_op *loop = ds_build_for(b, text, number(rec, range->lo), number(rec, range->hi));
@@ -654,6 +660,7 @@ static ds_status write_rec(ds_lower_rec *rec, ds_error *err) {
         if (rec->stores[i].wanted && !rec->stores[i].one)
             DS_TRY(open_store(rec, &rec->stores[i], name_of_store(rec, i), err));
     DS_TRY(write_nodes(rec, rec->schedule.nodes, rec->schedule.n_nodes, err));
+    DS_TRY(ds_lower__rec_end_turn(rec, NULL, err));
     return write_results(rec, err);
 }
 

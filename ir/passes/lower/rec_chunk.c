@@ -237,7 +237,7 @@ static ds_status read_chunks(ds_lower_rec *rec, const ds_use *use, ds_expr chunk
                              ds_error *err) {
     const ds_lower_store *store = &rec->stores[rec->n_values + use->value.i];
     const char *name = ds_value_at(rec->frame->func, use->value)->name;
-    ds_expr index[DS_TEMPORAL_DIMS] = {0}, bounds[2];
+    ds_expr index[DS_TEMPORAL_DIMS] = {0};
     *out = store->now;
     if (!store->one) {
         for (uint32_t k = 0; k < store->n_dims; k++)
@@ -246,9 +246,7 @@ static ds_status read_chunks(ds_lower_rec *rec, const ds_use *use, ds_expr chunk
                     ? chunk
                     : ds_lower__expr(rec->l, rec->frame,
                                      use->index[ds_lower__rec_place(rec, use, store->dims[k])]);
-        bounds[0] = ds_lower__store_place(rec, store, index);
-        bounds[1] = fold(rec, DS_EXPR_ADD, bounds[0], number(rec, 1));
-        DS_TRY(ds_lower__store_take(rec, store, name, bounds, true, out, err));
+        DS_TRY(ds_lower__store_take(rec, store, name, index, DS_NO_EXPR, out, err));
     }
     ds_lower__mark(rec, *out, (ds_lower_mark){.axis = store->point->rank > 1 ? 1 : 0});
     return DS_OK;
@@ -303,16 +301,14 @@ static ds_status read_point(ds_lower_rec *rec, const ds_use *use, const ds_tempo
 static ds_status read_joint(ds_lower_rec *rec, const ds_use *use, ds_expr lo, ds_expr hi,
                             ds_lower_mark mark, ds_use *out, ds_error *err) {
     const ds_lower_store *store = &rec->stores[use->value.i];
-    ds_expr index[DS_TEMPORAL_DIMS] = {0}, bounds[2];
+    ds_expr index[DS_TEMPORAL_DIMS] = {0};
     for (uint32_t k = 0; k < store->n_dims; k++)
         index[k] = store->dims[k] == rec->chunks.turn
                        ? lo
                        : ds_lower__expr(rec->l, rec->frame,
                                         use->index[ds_lower__rec_place(rec, use, store->dims[k])]);
-    bounds[0] = ds_lower__store_place(rec, store, index);
-    bounds[1] = fold(rec, DS_EXPR_ADD, bounds[0], fold(rec, DS_EXPR_SUB, hi, lo));
-    DS_TRY(ds_lower__store_take(rec, store, ds_value_at(rec->frame->func, use->value)->name, bounds,
-                                false, out, err));
+    DS_TRY(ds_lower__store_take(rec, store, ds_value_at(rec->frame->func, use->value)->name, index,
+                                fold(rec, DS_EXPR_SUB, hi, lo), out, err));
     mark.axis = store->axis;
     ds_lower__mark(rec, *out, mark);
     return DS_OK;

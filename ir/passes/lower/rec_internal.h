@@ -17,10 +17,17 @@ typedef struct ds_lower_store {
     uint32_t n_dims, dims[DS_TEMPORAL_DIMS];
     int64_t slots[DS_TEMPORAL_DIMS]; /* by place in `dims` */
     bool ring[DS_TEMPORAL_DIMS];     /* likewise */
-    int64_t tile;         /* points whose memory is taken together; 0: all are there at once */
-    int64_t window;       /* of the minor dim with a tile: points from a write on back (on ahead, if
+    int64_t tile;    /* points whose memory is taken together; 0: all are there at once */
+    int64_t window;  /* of the minor dim with a tile: points from a write on back (on ahead, if
                              negative) that are still read; 0: all */
-    bool twice;           /* the minor dim's ring holds each point twice: a window is one slice */
+    bool twice;      /* the minor dim's ring holds each point twice: a window is one slice */
+    bool once;       /* it holds each point once: a window is two slices, one after the other */
+    bool functional; /* each turn of `turn_dim` makes a new tensor (rec_copy.c) */
+    uint32_t turn_dim;
+    bool copied; /* for the turn at `turn`, in the loop of this depth, from `old` */
+    uint32_t depth;
+    ds_temporal_place turn;
+    ds_use old;
     bool one;             /* one slot in all */
     bool ranges;          /* some reader reads a range of the minor dim */
     const ds_type *point; /* of one point */
@@ -198,13 +205,29 @@ ds_expr ds_lower__store_place(const ds_lower_rec *rec, const ds_lower_store *sto
                               const ds_expr *index);
 ds_status ds_lower__store_put(ds_lower_rec *rec, ds_lower_store *store, const char *name,
                               ds_value part, ds_expr at, ds_error *err);
-/* The points from bounds[0] to bounds[1]; one point loses the axis. */
+/* `n` points from a point on, along the minor dim; DS_NO_EXPR: the point, without the axis. */
 ds_status ds_lower__store_take(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
-                               const ds_expr *bounds, bool one, ds_use *out, ds_error *err);
+                               const ds_expr *index, ds_expr n, ds_use *out, ds_error *err);
+/* The places bounds[0] … bounds[1] - 1; `one`: one place, without the axis. */
+ds_status ds_lower__store_slice(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
+                                const ds_expr *bounds, bool one, ds_use *out, ds_error *err);
+/* rec_copy.c: the same from the point `index` on, of a ring that holds each point once: up to the
+ * ring's end, then from the row's begin. */
+ds_status ds_lower__store_window(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
+                                 const ds_expr *bounds, const ds_expr *index, ds_use *out,
+                                 ds_error *err);
 /* Reads a use from the store of turns. */
 ds_status ds_lower__store_read(ds_lower_rec *rec, const ds_use *use, ds_use *out, ds_error *err);
 /* Which index of a use belongs to the dim. */
 uint32_t ds_lower__rec_place(const ds_lower_rec *rec, const ds_use *use, uint32_t dim);
+
+/* rec_copy.c: stores that each turn makes anew, as a function of the store before. A new tensor for
+ * the run's turn, if the turn has none yet; before a loop inside of a turn that writes stores; at
+ * the end of the turns of this depth but `turn` (NULL: of all), to which the tensors before live. */
+ds_status ds_lower__rec_copy(ds_lower_rec *rec, ds_lower_store *store, const char *name,
+                             const ds_temporal_node *run, ds_error *err);
+ds_status ds_lower__rec_copies(ds_lower_rec *rec, const ds_temporal_node *loop, ds_error *err);
+ds_status ds_lower__rec_end_turn(ds_lower_rec *rec, const ds_temporal_place *turn, ds_error *err);
 
 /* rec_store.c: which values are stored, and how. Errors: DS_ERR_UNSUPPORTED. */
 ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err);

@@ -305,14 +305,23 @@ static void find_rings(const slots *s, ds_lower_store *store) {
             continue;
         }
         if (s->joint && dim == s->rec->chunks.turn) most = slots_for_chunks(s, most);
-        bool twice = store->ranges && k + 1 == store->n_dims && most > 1;
+        ds_rec_stores kind = s->rec->l->step->strategy.rec_stores;
+        bool ranged = store->ranges && k + 1 == store->n_dims && most > 1;
+        bool twice = ranged && kind != DS_REC_RING;
         if (most > 1 && whole) continue;
         int64_t window = window_of(store, own, depth, most);
         if (most > 1 && !s->rec->l->step->train.on && set_tiles(s->rec, store, k, window)) continue;
-        if (most >= store->slots[k] || (twice && most > store->slots[k] / 2)) continue;
+        if (most > 1 && kind == DS_REC_FUNCTIONAL && !s->rec->l->step->train.on) {
+            store->functional = true;
+            store->turn_dim = dim;
+            continue;
+        }
+        if (most >= store->slots[k]) continue;
+        if (twice && kind != DS_REC_CIRCULAR && most > store->slots[k] / 2) continue;
         store->slots[k] = most;
         store->ring[k] = true;
         store->twice = twice;
+        store->once = ranged && !twice;
     }
 }
 
@@ -434,6 +443,7 @@ static const ds_temporal_node *loop_of_result(const ds_lower_rec *rec, uint32_t 
 /* Of the values that are equations: how each is stored. */
 static ds_status plan_values(ds_lower_rec *rec, ds_error *err) {
     const path *paths = ds_lower__rec_paths(rec);
+    bool windows = false;
     for (uint32_t i = 0; i < 2 * rec->n_values; i++) {
         ds_lower_store *store = &rec->stores[i];
         ds_value value = {i % rec->n_values};
@@ -449,8 +459,15 @@ static ds_status plan_values(ds_lower_rec *rec, ds_error *err) {
         DS_TRY(plan_store(rec, statement, value, store, err));
         if (!rec->schedule.unrolled) find_rings(&s, store);
         count_slots(rec, store);
+        windows = windows || store->twice || store->once;
     }
-    return DS_OK;
+    ds_rec_stores kind = rec->l->step->strategy.rec_stores;
+    bool asks = kind == DS_REC_CIRCULAR || kind == DS_REC_RING;
+    if (!asks || windows || rec->l->step->train.on) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, rec->op->loc,
+                        "rec_stores = %s: no value of the rec is read by a window that is shorter "
+                        "than the turns",
+                        kind == DS_REC_RING ? "ring" : "circular");
 }
 
 ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err) {
