@@ -220,11 +220,14 @@ static bool binder_mentioned(const ds_exprs *exprs, const ds_value_info *info, u
     return ds_type_mentions(exprs, info->type, info->binders[i].name);
 }
 
-/* The turns to check: all of a few turns; the first and the last few of many. */
-#define END_TURNS 4
-int64_t ds_bound__next_turn(int64_t i, int64_t lo, int64_t hi, bool all) {
+uint64_t ds_bound__end_turns(bool all, uint64_t turns) {
+    enum { ENDS = 4, MANY = 64 };
+    return all ? UINT64_MAX : turns > MANY ? 1 : ENDS;
+}
+
+int64_t ds_bound__next_turn(int64_t i, int64_t lo, int64_t hi, uint64_t ends) {
     uint64_t done = (uint64_t)i - (uint64_t)lo + 1, left = (uint64_t)hi - (uint64_t)i - 1;
-    return all || done < END_TURNS || left <= END_TURNS ? i + 1 : hi - END_TURNS;
+    return done < ends || left <= ends ? i + 1 : hi - (int64_t)ends;
 }
 
 /* Checks the element type at every index of a family. */
@@ -239,7 +242,8 @@ void ds_bound__check_family(ds_bound_walk *w, const ds_value_info *info, uint32_
     bool mentioned = binder_mentioned(&w->ck->unit->exprs, info, i);
     uint64_t n = (uint64_t)hi - (uint64_t)lo;
     bool all = n <= DS_VERIFY_MAX_TURNS / turns;
-    for (int64_t at = lo; at < hi; at = mentioned ? ds_bound__next_turn(at, lo, hi, all) : hi) {
+    uint64_t ends = ds_bound__end_turns(all, turns);
+    for (int64_t at = lo; at < hi; at = mentioned ? ds_bound__next_turn(at, lo, hi, ends) : hi) {
         const ds_index *up = w->env.indices;
         ds_index index = {info->binders[i].name, at, up};
         w->env.indices = &index;
@@ -439,8 +443,40 @@ void ds_bound__walk_in_arena(ds_bound_walk *w, const ds_op *op) {
     w->ck->unit->arena = around;
 }
 
+/* In the element's type, or in the range of a family. */
+static bool value_mentions(const ds_bound_walk *w, const ds_value_info *v, const char *index) {
+    const ds_exprs *exprs = &w->ck->unit->exprs;
+    for (uint32_t i = 0; i < v->n_binders; i++)
+        if (ds_expr_mentions(exprs, v->binders[i].lo, index) ||
+            ds_expr_mentions(exprs, v->binders[i].hi, index))
+            return true;
+    return v->type && ds_type_mentions(exprs, v->type, index);
+}
+
+/* The open loops on whose index an op without a body depends. */
+static uint64_t loops_of(ds_bound_walk *w, const ds_op *op) {
+    const uint64_t *found = ds_map_find(&w->mentioned, DS_KEY(op));
+    if (found) return *found;
+    const ds_block alone = {.ops = (ds_op *[]){(ds_op *)op}, .n_ops = 1};
+    uint64_t loops = 0;
+    for (uint32_t i = 0; i < w->open_loops.n && i < 64; i++) {
+        ds_dependence info = {0};
+        const char *index = w->open_loops.at[i]->index;
+        ds_verify__depends(w->ck, w->at->func, &alone, index, &info);
+        for (uint32_t k = 0; k < op->n_in && !info.mentions; k++)
+            info.mentions = value_mentions(w, ds_value_at(w->at->func, op->in[k].value), index);
+        if (info.mentions) loops |= UINT64_C(1) << i;
+    }
+    ds_map_put(&w->mentioned, DS_KEY(op), loops);
+    return loops;
+}
+
+/* An op is checked once for all turns of a loop on which it does not depend: in the first. */
 void ds_bound__walk_block(ds_bound_walk *w, const ds_block *block) {
-    for (uint32_t i = 0; i < block->n_ops; i++) ds_bound__walk_in_arena(w, block->ops[i]);
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        const ds_op *op = block->ops[i];
+        if (!w->later || op->body || !(w->later & ~loops_of(w, op))) ds_bound__walk_in_arena(w, op);
+    }
 }
 
 /* ---- functions ---- */
@@ -479,6 +515,7 @@ void ds_verify__bound(ds_checker *ck) {
     ds_bound_walk w = {.ck = ck};
     ds_map_init(&w.queued);
     ds_map_init(&w.said);
+    ds_map_init(&w.mentioned);
     ds_verify__meshes_init(&w.meshes, ck);
     ds_verify__mesh_declarations(&w.meshes);
     const ds_mesh *mesh = ds_scenario_mesh(ck->unit);
@@ -504,5 +541,6 @@ void ds_verify__bound(ds_checker *ck) {
     free(w.manual);
     ds_verify__meshes_deinit(&w.meshes);
     ds_map_deinit(&w.said);
+    ds_map_deinit(&w.mentioned);
     ds_map_deinit(&w.queued);
 }

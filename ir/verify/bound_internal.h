@@ -25,7 +25,9 @@ typedef struct ds_bound_walk {
     uint32_t n_manual;
     bool may_be_empty; /* dims of size 0 are fine: in a body, but for weights */
     DS_VEC(const ds_op *) open_loops;
-    uint8_t *wrong; /* per value of the function: reported, so that its readers are silent */
+    uint64_t later;   /* bit i: loop i of the open ones is beyond the first turn that is checked */
+    ds_map mentioned; /* op → bit i: the op depends on the index of loop i */
+    uint8_t *wrong;   /* per value of the function: reported, so that its readers are silent */
 } ds_bound_walk;
 
 /* ---- bound.c ---- */
@@ -42,8 +44,11 @@ void ds_bound__check_family(ds_bound_walk *w, const ds_value_info *info, uint32_
                             const char *name);
 /* The type of a use; NULL if the use reads outside its family or the type is unknown. */
 const ds_type *ds_bound__read_use(ds_bound_walk *w, const ds_use *use);
-/* The turn to check after turn i: all of a few turns; the first and the last few of many. */
-int64_t ds_bound__next_turn(int64_t i, int64_t lo, int64_t hi, bool all);
+/* How many turns are checked at each end of a loop: all of a few turns; of many the first and the last
+ * few, and one each where the loop stands in so many turns of loops around it. */
+uint64_t ds_bound__end_turns(bool all, uint64_t turns);
+/* The turn to check after turn i. */
+int64_t ds_bound__next_turn(int64_t i, int64_t lo, int64_t hi, uint64_t ends);
 bool ds_bound__compare_types(ds_bound_walk *w, const ds_type *recorded, const ds_type *found,
                              ds_loc loc, const char *name, const char *who, const char *verb);
 void ds_bound__set_wrong(ds_bound_walk *w, const ds_value *values, uint32_t n);

@@ -39,8 +39,9 @@ static void check_carries(ds_bound_walk *w, const ds_op *loop) {
     }
 }
 
-static void turn(ds_bound_walk *w, const ds_op *loop, int64_t at) {
+static void turn(ds_bound_walk *w, const ds_op *loop, int64_t at, bool first) {
     const ds_index *up = w->env.indices;
+    uint64_t later = w->later, depth = w->open_loops.n;
     ds_index index = {loop->index, at, up};
     w->env.indices = &index;
     for (uint32_t i = 0; i < loop->n_args; i++) {
@@ -49,8 +50,10 @@ static void turn(ds_bound_walk *w, const ds_op *loop, int64_t at) {
             ds_bound__check_family(w, carry, 0, w->turns, ds_bound__value_text(w, loop->args[i]));
     }
     DS_HPUSH(&w->open_loops, loop);
+    if (!first && depth < 64) w->later |= UINT64_C(1) << depth;
     ds_bound__walk_block(w, loop->body);
     check_carries(w, loop);
+    w->later = later;
     w->open_loops.n--;
     w->env.indices = up;
 }
@@ -91,9 +94,10 @@ void ds_bound__for_loop(ds_bound_walk *w, const ds_op *loop) {
     ds_verify__depends(w->ck, w->at->func, loop->body, loop->index, &info);
     uint64_t n = (uint64_t)hi - (uint64_t)lo, before = w->turns;
     bool all = n <= DS_VERIFY_MAX_TURNS / before && n <= MAX_OP_CHECKS / (info.ops + 1) / before;
+    uint64_t ends = ds_bound__end_turns(all, before);
     if (info.mentions && n) w->turns = before * (all ? n : 1);
-    for (int64_t at = lo; at < hi; at = info.mentions ? ds_bound__next_turn(at, lo, hi, all) : hi)
-        turn(w, loop, at);
+    for (int64_t at = lo; at < hi; at = info.mentions ? ds_bound__next_turn(at, lo, hi, ends) : hi)
+        turn(w, loop, at, at == lo);
     w->turns = before;
     for (uint32_t i = 0; i < loop->n_args && i < loop->n_out; i++) {
         const ds_value_info *info_out = ds_value_at(w->at->func, loop->out[i]);
@@ -190,8 +194,10 @@ static void at_points(ds_bound_walk *w, const ds_op *op, uint32_t i) {
     ds_verify__depends(w->ck, w->at->func, &alone, dims[i].name, &info);
     uint64_t n = hi > lo ? (uint64_t)hi - (uint64_t)lo : 0, before = w->turns;
     bool all = n <= DS_VERIFY_MAX_TURNS / before && n <= MAX_OP_CHECKS / (info.ops + 1) / before;
+    uint64_t ends = ds_bound__end_turns(all, before);
     if (info.mentions && n) w->turns = before * (all ? n : 1);
-    for (int64_t at = lo; at < hi; at = info.mentions ? ds_bound__next_turn(at, lo, hi, all) : hi) {
+    for (int64_t at = lo; at < hi;
+         at = info.mentions ? ds_bound__next_turn(at, lo, hi, ends) : hi) {
         const ds_index *up = w->env.indices;
         ds_index index = {dims[i].name, at, up};
         w->env.indices = &index;

@@ -16,7 +16,9 @@ ds_status ds_verify(ds_unit *unit, ds_diags *diags);
 /* Makes the checks that need the params' values: divisibility, ranges, shapes that symbols left
  * open.
  * Loops whose body depends on the index are checked at every index, up to DS_VERIFY_MAX_TURNS turns
- * a nest; beyond that, at the first and last few of each loop. Call after ds_verify succeeded. */
+ * a nest; beyond that, at the first and last few of each loop, or at the first and the last inside
+ * of many turns. An op that does not depend on the index is checked in the first turn. Call after
+ * ds_verify succeeded. */
 ds_status ds_verify_bound(ds_unit *unit, const ds_binding *binding, ds_diags *diags);
 
 #define DS_VERIFY_MAX_TURNS 4096

@@ -430,6 +430,37 @@ Test(verify, every_turn_is_checked) {
         }
 }
 
+/* An op is checked in the turns of the loops on which it depends, be it by the range of a family
+ * that it reads alone: of 5 - t elements the index 1 is none when t is 4. */
+Test(verify, ops_are_checked_in_turns_they_depend_on) {
+    static const struct {
+        const char *inner, *read, *message;
+    } cases[] = {{"5 - t", "%k{1}", "reads index 1"},
+                 {"5 - t", "%k{t}", "reads index 3"},
+                 {"5 - t", "%k{0}", NULL},
+                 {"5", "%w{t + 4}", "reads index 8"},
+                 {"5", "%w{t + 3}", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[600];
+        snprintf(text, sizeof text,
+                 "dir 1\nfunc @f(%%x: f32[4], %%w{i: 0..8}: f32[4]) -> f32[4] {\n"
+                 "  %%y = for t in 0..5 carry (%%h = %%x) {\n"
+                 "    %%k = for j in 0..%s {\n      %%n = neg(%%x)\n      yield keep %%n\n    }\n"
+                 "    %%a = for j in 0..9 carry (%%b = %%h) {\n"
+                 "      %%z = add(%%b, %s)\n      yield %%z\n    }\n"
+                 "    yield %%a\n  }\n  return %%y\n}\n",
+                 cases[i].inner, cases[i].read);
+        verified v = try_verify(text);
+        cr_expect_eq(v.status == DS_OK, !cases[i].message, "%s of %s", cases[i].read,
+                     cases[i].inner);
+        bool said = false;
+        for (uint32_t k = 0; k < v.diags.all.n && cases[i].message; k++)
+            said = said || strstr(v.diags.all.at[k].message, cases[i].message);
+        cr_expect_eq(said, cases[i].message != NULL, "%s of %s", cases[i].read, cases[i].inner);
+        finish(&v);
+    }
+}
+
 Test(verify, long_loops_are_sampled_at_their_ends) {
     verified v = try_verify("dir 1\nparam n = 1000000000000\n"
                             "func @f(%x: f32[4], %w{i: 0..n}: f32[4]) -> f32[4] {\n"
