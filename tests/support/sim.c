@@ -9,6 +9,17 @@
 
 #define MAX_SETTINGS 16
 
+/* The profiles that the build makes, once for all cases of a process: to load them takes longer than
+ * most cases. */
+static ds_profiles *built;
+
+static ds_status load_profiles(sim_case *c, const char *db) {
+    if (strcmp(db, DS_BUILD_PROFILES) != 0) return ds_profiles_load(db, &c->profiles, &c->err);
+    if (!built) DS_TRY(ds_profiles_load(db, &built, &c->err));
+    c->profiles = built;
+    return DS_OK;
+}
+
 static void first_diag(sim_case *c, const ds_diags *diags) {
     for (uint32_t i = 0; i < diags->all.n; i++) {
         const ds_diag *d = &diags->all.at[i];
@@ -35,7 +46,7 @@ static void run(sim_case *c, const char *settings, bool unfold, const char *db) 
     if (c->status == DS_OK && ds_verify_bound(c->unit, &c->binding, &diags) != DS_OK)
         first_diag(c, &diags);
     ds_diags_deinit(&diags);
-    if (c->status == DS_OK) c->status = ds_profiles_load(db, &c->profiles, &c->err);
+    if (c->status == DS_OK) c->status = load_profiles(c, db);
     ds_sim_options options = {.unfold = unfold};
     if (c->status == DS_OK) c->status = ds_sim_options_read(&c->binding, &options, &c->err);
     if (c->status == DS_OK)
@@ -76,7 +87,7 @@ void sim_run_file(sim_case *c, const char *file, const char *settings, bool unfo
 
 void sim_free(sim_case *c) {
     ds_result_free(c->result);
-    ds_profiles_free(c->profiles);
+    if (c->profiles != built) ds_profiles_free(c->profiles);
     ds_unit_free(c->unit);
 }
 
