@@ -86,6 +86,8 @@ ds_status ds_ops__zeros_infer(const ds_infer *ctx, ds_error *err) {
     int64_t dim = 0;
     ds_expr given = ds_ops__attr_item(exprs, op, "dim", 0);
     DS_TRY(ds_ops__at_least(ctx, "tile", ds_ops__attr_item(exprs, op, "tile", 0), 1, err));
+    if (ds_attr_find(op->attrs, op->n_attrs, "host"))
+        DS_TRY(ds_ops__at_least(ctx, "host", ds_ops__attr_item(exprs, op, "host", 0), 1, err));
     if (ds_expr_is_int(exprs, given, &dim) && dim >= 0 && dim < ctx->out[0]->rank) return DS_OK;
     return ds_error_set(err, DS_ERR_VALUE, op->loc,
                         "zeros: tiles lie along a dim: write dim = 0 to %d",

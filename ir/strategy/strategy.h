@@ -92,11 +92,13 @@ typedef enum ds_rec_stores {
     DS_REC_POINT, /* the points of all turns, whose memory comes with the first write of a point */
     DS_REC_BLOCK, /* the same for rec_tile points together */
     DS_REC_PAGED, /* the same, by default for fewer points */
-    DS_REC_CIRCULAR,  /* as rings, however many points a ring then has */
-    DS_REC_RING,      /* each point once: a window lies in two pieces, which are copied */
-    DS_REC_FUNCTIONAL /* a new tensor of the points of all turns in each turn */
+    DS_REC_CIRCULAR,   /* as rings, however many points a ring then has */
+    DS_REC_RING,       /* each point once: a window lies in two pieces, which are copied */
+    DS_REC_FUNCTIONAL, /* a new tensor of the points of all turns in each turn */
+    DS_REC_HOST        /* at the hosts, what is read by single points */
 } ds_rec_stores;
 #define DS_REC_BLOCK_POINTS 512 /* Tempo, arXiv 2501.05408 */
+#define DS_REC_PREFETCH     2   /* points on the device each way: one moves, one is used; assumed */
 #define DS_REC_PAGE_POINTS  16  /* vLLM, arXiv 2309.06180 */
 
 /* How the turns of a prompt run (lower/rec_prompt.c). */

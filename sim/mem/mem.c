@@ -90,7 +90,7 @@ static bool is_idle(const memory *m, uint32_t root, uint32_t inst) {
 static bool reuses(const memory *m, uint32_t value) {
     const ds_vinst *v = &m->plan->values.at[value];
     if (v->alias == DS_NONE || (m->tiled[v->alias] && !m->tiled[value])) return false;
-    if (v->is_state) return true;
+    if (v->is_state || (v->is_host && m->tiled[value])) return true;
     return m->last_read[v->alias] == v->inst && same_bytes(m->plan, value, v->alias) &&
            is_idle(m, m->root[v->alias], v->inst);
 }
@@ -273,11 +273,12 @@ static void make_room(ds_mem_class *c) {
     c->n_events = c->n_host_events = 0;
 }
 
-static void add_scratch(const ds_mem_scratch *s, ds_mem *out, bool fill) {
+static void add_scratch(const ds_plan *plan, const ds_mem_scratch *s, ds_mem *out, bool fill) {
     ds_mem_class *c = &out->classes[s->cls];
-    put_event(c, false, (ds_mem_event){s->start_ps, s->bytes, s->value}, fill);
+    bool host = !ds_mem_part(s->value) && plan->values.at[s->value].is_host; /* tiles */
+    put_event(c, host, (ds_mem_event){s->start_ps, s->bytes, s->value}, fill);
     if (s->end_ps == INT64_MAX) return;
-    put_event(c, false, (ds_mem_event){s->end_ps, -s->bytes, s->value}, fill);
+    put_event(c, host, (ds_mem_event){s->end_ps, -s->bytes, s->value}, fill);
 }
 
 /* Tiles end with their store at the latest. */
@@ -326,7 +327,7 @@ static ds_status add_events(memory *m, const ds_mem_options *options, ds_mem *ou
         for (uint32_t i = 0; i < kept.n; i++)
             if (kept.at[i].from != DS_NONE) add_mask(m, &kept.at[i], out, pass);
         for (uint32_t i = 0; i < plan->copies.n; i++) add_copy(m, &plan->copies.at[i], out, pass);
-        for (uint32_t i = 0; i < scratch.n; i++) add_scratch(&scratch.at[i], out, pass);
+        for (uint32_t i = 0; i < scratch.n; i++) add_scratch(plan, &scratch.at[i], out, pass);
         for (uint32_t c = 0; c < out->n_classes && !pass; c++) make_room(&out->classes[c]);
     }
     for (uint32_t c = 0; c < out->n_classes; c++)

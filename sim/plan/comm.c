@@ -493,16 +493,20 @@ static ds_status no_host(const ds_builder *b, const ds_site *site, uint32_t devi
 static ds_status host_group(ds_builder *b, const ds_site *site, const ds_placement *p, uint32_t pos,
                             ds_group *group, int64_t *out_bytes, ds_error *err) {
     ds_opcode code = site->op->code;
+    bool puts = code == DS_OP_PUT;
+    if (site->at_host) code = puts ? DS_OP_OFFLOAD : DS_OP_RELOAD;
+    ds_typed moved = puts ? site->in[1] : site->at_host ? site->out[0] : site->in[0];
     *group = (ds_group){.devices = &p->devices[pos], .n_devices = 1};
     if (b->plan->host_of[p->devices[pos]] == DS_NONE) return no_host(b, site, p->devices[pos], err);
     ds_plan__enter(site->region, p, pos);
-    ds_status status =
-        ds_plan__local_bytes(b, site->in[0], p, pos, site->op->loc, &group->bytes, err);
+    ds_status status = ds_plan__local_bytes(b, moved, p, pos, site->op->loc, &group->bytes, err);
+    *out_bytes = group->bytes;
+    if (status == DS_OK && puts)
+        status = ds_plan__local_bytes(b, site->out[0], p, pos, site->op->loc, out_bytes, err);
     const ds_group_work work = {.op = site->op, .code = code, .indices = site->indices};
     if (status == DS_OK) status = ds_plan__group_cost(b, &work, group, err);
     ds_plan__enter(site->region, NULL, 0);
     group->key = ds_hash_mix(group->key, code) | 1;
-    *out_bytes = group->bytes;
     return status;
 }
 
@@ -512,7 +516,7 @@ ds_status ds_plan__host_record(ds_builder *b, const ds_site *site, uint32_t plac
     if (b->turn.turn) return ds_plan__refuse_turn(b);
     ds_plan__find_hosts(b);
     r->kind = DS_REC_COMM;
-    if (ds_plan__take_body(b, site, &place, &place, r)) return DS_OK;
+    if (!site->at_host && ds_plan__take_body(b, site, &place, &place, r)) return DS_OK;
     r->n_groups = r->n_variants = p->n_devices;
     r->groups = DS_NEW_N(&b->plan->arena, ds_group, p->n_devices);
     r->variants = DS_NEW_N(&b->plan->arena, ds_variant, p->n_devices);
@@ -524,6 +528,6 @@ ds_status ds_plan__host_record(ds_builder *b, const ds_site *site, uint32_t plac
         r->variants[pos].out_bytes = DS_NEW(&b->plan->arena, int64_t);
         DS_TRY(host_group(b, site, p, pos, &r->groups[pos], r->variants[pos].out_bytes, err));
     }
-    ds_plan__keep_body(b, site, &place, &place, r);
+    if (!site->at_host) ds_plan__keep_body(b, site, &place, &place, r);
     return DS_OK;
 }

@@ -116,6 +116,11 @@ typedef struct ds_builder {
     uint32_t n_vertices;
     ds_map kernels, kernels_of; /* kernels.c: op → ds_kernel; functions that have been looked at */
     uint32_t polls;             /* ops since the time was looked at */
+    ds_map store_of;            /* store.c: 1 + value → its store at the hosts */
+    ds_map host_points;         /* store.c: a store's point → its last transfers */
+    uint32_t n_host_points;     /* stores in host_points */
+    DS_VEC(uint32_t) holds;     /* heap: what the next computation waits for */
+    uint32_t computed;          /* a value of the last computation; DS_NONE: none */
 } ds_builder;
 
 static inline const ds_placement *ds_plan__placement(const ds_builder *b, uint32_t id) {
@@ -191,6 +196,7 @@ typedef struct ds_site {
     const ds_typed *out;
     const ds_region *region; /* innermost; NULL outside of all */
     uint32_t rank_device;    /* per-rank programs: the device of this body; else DS_NONE */
+    bool at_host;            /* of a put or slice: a transfer (store.c) */
 } ds_site;
 
 /* schematic.c: the record of a communication between devices that each stand for a slice. */

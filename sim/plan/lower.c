@@ -476,7 +476,7 @@ static ds_status make_record(ds_builder *b, const ds_site *site, ds_record *r, d
     DS_TRY(places_of(b, site, site->out, op->n_out, &out_places, err));
     if (desc && desc->flags & DS_OPF_HOST && b->options->schematic)
         return ds_plan__comm_record(b, site, in_places, out_places, r, err);
-    if (desc && desc->flags & DS_OPF_HOST)
+    if ((desc && desc->flags & DS_OPF_HOST) || (site->at_host && !b->options->schematic))
         return ds_plan__host_record(b, site, in_places[0], r, err);
     const ds_attr *given = ds_attr_find(op->attrs, op->n_attrs, "cost");
     if (collective) {

@@ -92,7 +92,7 @@ static ds_status find_entry(ds_builder *b, ds_error *err) {
 
 /* Where values without `on` live: the scenario's mesh; else the first device of `on = @box`. */
 static ds_status find_default_place(ds_builder *b, ds_error *err) {
-    b->default_place = DS_NONE;
+    b->default_place = b->computed = DS_NONE;
     ds_mesh *mesh = ds_scenario_mesh(b->unit);
     ds_topology *topology = ds_scenario_topology(b->unit);
     if (mesh) DS_TRY(ds_plan__mesh(b, mesh, &b->default_place, err));
@@ -189,6 +189,9 @@ void ds_plan__deinit(ds_builder *b) {
     ds_map_deinit(&b->contexts);
     free(b->words.list.at);
     free(b->reads.at);
+    ds_map_deinit(&b->store_of);
+    ds_map_deinit(&b->host_points);
+    free(b->holds.at);
     ds_plan__kernels_deinit(b);
     ds_plan__stamps_deinit(b);
     ds_plan__sharing_deinit(&b->sharing);

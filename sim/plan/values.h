@@ -32,6 +32,16 @@ void ds_plan__push_operands(ds_builder *b, const uint32_t *operands, uint32_t n)
 ds_status ds_plan__family(ds_builder *b, int64_t lo, int64_t n, ds_loc loc, ds_family **out,
                           ds_error *err);
 
+/* store.c. Does the op, whose operands are b->reads, write or read a store at the hosts? */
+bool ds_plan__at_host(const ds_builder *b, const ds_op *op);
+/* `value` of zeros {host = depth} is such a store. */
+ds_status ds_plan__store_at_host(ds_builder *b, const ds_op *op, uint32_t value, ds_error *err);
+/* Before the instance of such an op: a slice of one point reads the put of the point. */
+ds_status ds_plan__point_at_host(ds_builder *b, const ds_func *func, const ds_op *op,
+                                 const ds_index *indices, ds_error *err);
+/* Appends what the newest instance only waits for; `value`: its first result. */
+void ds_plan__wait_at_host(ds_builder *b, const ds_op *op, const ds_record *r, uint32_t value);
+
 static inline bool ds_plan__has_range(const ds_use *use) {
     for (uint32_t i = 0; i < use->n_index; i++)
         if (ds_use_is_range(use, i)) return true;

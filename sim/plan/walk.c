@@ -99,7 +99,8 @@ static ds_status record_of(ds_builder *b, const frame *f, const ds_op *op, const
                     .in = types,
                     .out = types + op->n_in,
                     .region = f->region,
-                    .rank_device = f->rank_device};
+                    .rank_device = f->rank_device,
+                    .at_host = ds_plan__at_host(b, op)};
     if (status == DS_OK) status = ds_plan__record(b, &site, record, err);
     if (types != few_types) free(types);
     if (frames != few_frames) free(frames);
@@ -220,15 +221,17 @@ static ds_status add_results(ds_builder *b, frame *f, const ds_op *op, uint32_t 
     uint32_t first = b->plan->insts.at[inst].first_value;
     b->plan->insts.at[inst].n_reads = b->reads.n;
     ds_plan__push_operands(b, b->reads.at, b->reads.n);
+    ds_plan__wait_at_host(b, op, r, first);
     for (uint32_t i = 0; i < op->n_out; i++) {
         ds_vinst *v = &b->plan->values.at[first + i];
         const ds_value_info *info = ds_value_at(f->ctx->func, op->out[i]);
         v->name = info->name;
-        v->is_host = info->type->host;
+        v->is_host = v->is_host || info->type->host;
         if (!ranges && !b->on_symbols) ds_plan__inherit(b, op, r, i, b->reads.at, v);
         f->slots[op->out[i].i] = (ds_slot){.value = first + i};
     }
-    return DS_OK;
+    if (op->code != DS_OP_ZEROS || !ds_attr_find(op->attrs, op->n_attrs, "host")) return DS_OK;
+    return ds_plan__store_at_host(b, op, first, err);
 }
 
 /* The result of an `after` with a cost is its first operand, once the task has ended. */
@@ -246,7 +249,7 @@ static ds_status table_op(ds_builder *b, frame *f, const ds_op *op, const ds_ind
         ranges = ranges || ds_plan__has_range(&op->in[i]);
         DS_TRY(ds_plan__read_operand(b, f->ctx->func, f->slots, &op->in[i], indices, err));
     }
-    bool view = desc && (desc->flags & DS_OPF_VIEW);
+    bool view = desc && (desc->flags & DS_OPF_VIEW) && !ds_plan__at_host(b, op);
     bool given = ds_attr_find(op->attrs, op->n_attrs, "cost") != NULL;
     if (view && !given && op->code == DS_OP_AFTER && !ds_plan__has_range(&op->in[0])) {
         f->slots[op->out[0].i] = (ds_slot){.value = ds_plan__join(b, b->reads.at, b->reads.n)};
@@ -261,6 +264,7 @@ static ds_status table_op(ds_builder *b, frame *f, const ds_op *op, const ds_ind
     DS_TRY(record_of(b, f, op, indices, &record, err));
     const ds_record *r = b->plan->records.at[record];
     if (r->kind != DS_REC_COMM || r->n_groups) {
+        DS_TRY(ds_plan__point_at_host(b, f->ctx->func, op, indices, err));
         DS_TRY(add_results(b, f, op, record, ranges, err));
         if (ds_plan__is_work(op)) wait_for_work(b, &f->slots[op->out[0].i]);
         return DS_OK;

@@ -113,8 +113,8 @@ static void put_pipeline(const ds_model_step *step, ds_buf *out) {
 
 void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
     static const char *const overlaps[] = {"none", "bulk", "ring", "pipe"};
-    static const char *const stores[] = {"rings", "whole",    "point", "block",
-                                         "paged", "circular", "ring",  "functional"};
+    static const char *const stores[] = {"rings",    "whole", "point",      "block", "paged",
+                                         "circular", "ring",  "functional", "host"};
     const ds_strategy *s = &step->strategy;
     put_degrees(s, out);
     put_shares(s, out);

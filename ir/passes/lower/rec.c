@@ -87,6 +87,7 @@ static ds_status open_store(ds_lower_rec *rec, ds_lower_store *store, const char
     if (store->tile) {
         ds_build_attr_int(b, op, "dim", store->axis);
         ds_build_attr_int(b, op, "tile", store->tile);
+        if (store->host) ds_build_attr_int(b, op, "host", store->host);
     }
     store->now = ds_use_of(
         ds_build_out(b, op, ds_arena_printf(arena_of(rec), "%s.store", name),

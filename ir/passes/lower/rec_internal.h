@@ -17,7 +17,8 @@ typedef struct ds_lower_store {
     uint32_t n_dims, dims[DS_TEMPORAL_DIMS];
     int64_t slots[DS_TEMPORAL_DIMS]; /* by place in `dims` */
     bool ring[DS_TEMPORAL_DIMS];     /* likewise */
-    int64_t tile;    /* points whose memory is taken together; 0: all are there at once */
+    int64_t tile; /* points whose memory is taken together; 0: all are there at once */
+    int64_t host; /* points on their way that the device holds at most; 0: all are on the device */
     int64_t window;  /* of the minor dim with a tile: points from a write on back (on ahead, if
                              negative) that are still read; 0: all */
     bool twice;      /* the minor dim's ring holds each point twice: a window is one slice */

@@ -235,7 +235,7 @@ static bool is_whole(const ds_lower_rec *rec, uint32_t source) {
 /* Points whose memory is taken together: the strategy's tile; 0 where stores are there at once. */
 static int64_t tile_of(const ds_lower_rec *rec) {
     const ds_strategy *s = &rec->l->step->strategy;
-    if (s->rec_stores == DS_REC_POINT) return 1;
+    if (s->rec_stores == DS_REC_POINT || s->rec_stores == DS_REC_HOST) return 1;
     if (s->rec_stores == DS_REC_BLOCK) return s->rec_tile ? s->rec_tile : DS_REC_BLOCK_POINTS;
     if (s->rec_stores == DS_REC_PAGED) return s->rec_tile ? s->rec_tile : DS_REC_PAGE_POINTS;
     return 0;
@@ -256,6 +256,10 @@ static int64_t window_of(const ds_lower_store *store, const path *own, uint32_t 
 static bool set_tiles(const ds_lower_rec *rec, ds_lower_store *store, uint32_t k, int64_t window) {
     uint32_t last = store->n_dims - 1, dim = store->dims[k];
     int64_t points = store->slots[k], tile = tile_of(rec);
+    const ds_strategy *strategy = &rec->l->step->strategy;
+    bool host = strategy->rec_stores == DS_REC_HOST;
+    if (host && (store->ranges || rec->l->step->train.on)) return false; /* read where it lies */
+    if (host) store->host = strategy->rec_prefetch ? strategy->rec_prefetch : DS_REC_PREFETCH;
     if (!tile || (store->ranges && k != last)) return false;
     for (; k < last; k++) {
         store->dims[k] = store->dims[k + 1];
@@ -443,7 +447,7 @@ static const ds_temporal_node *loop_of_result(const ds_lower_rec *rec, uint32_t 
 /* Of the values that are equations: how each is stored. */
 static ds_status plan_values(ds_lower_rec *rec, ds_error *err) {
     const path *paths = ds_lower__rec_paths(rec);
-    bool windows = false;
+    bool windows = false, hosts = false;
     for (uint32_t i = 0; i < 2 * rec->n_values; i++) {
         ds_lower_store *store = &rec->stores[i];
         ds_value value = {i % rec->n_values};
@@ -460,9 +464,14 @@ static ds_status plan_values(ds_lower_rec *rec, ds_error *err) {
         if (!rec->schedule.unrolled) find_rings(&s, store);
         count_slots(rec, store);
         windows = windows || store->twice || store->once;
+        hosts = hosts || store->host;
     }
     ds_rec_stores kind = rec->l->step->strategy.rec_stores;
     bool asks = kind == DS_REC_CIRCULAR || kind == DS_REC_RING;
+    if (kind == DS_REC_HOST && !hosts && !rec->l->step->train.on)
+        return ds_error_set(err, DS_ERR_VALUE, rec->op->loc,
+                            "rec_stores = host: no value of the rec is read by single points of "
+                            "other turns");
     if (!asks || windows || rec->l->step->train.on) return DS_OK;
     return ds_error_set(err, DS_ERR_VALUE, rec->op->loc,
                         "rec_stores = %s: no value of the rec is read by a window that is shorter "
