@@ -322,9 +322,9 @@ typedef struct group {
     uint32_t i, j, p, q;
 } group;
 
-/* The smallest group after `*g` with provably equal products; if there is none, all the rest up to
- * the ends. Decided on symbols alone, so that the grouping (and the sharding that follows from it)
- * does not change when params are bound. */
+/* The smallest group after `*g` with provably equal products that are not 0; if there is none, all
+ * the rest up to the ends. Decided on symbols alone, so that the grouping (and the sharding that
+ * follows from it) does not change when params are bound. */
 static void next_group(const ds_infer *ctx, const side *a, const side *b, uint32_t end_a,
                        uint32_t end_b, group *g) {
     g->i += g->p, g->j += g->q;
@@ -333,8 +333,10 @@ static void next_group(const ds_infer *ctx, const side *a, const side *b, uint32
         for (g->p = 1; g->p < sum; ++g->p) {
             g->q = sum - g->p;
             if (g->p > most_p || g->q > most_q) continue;
-            if (ds_expr_equal(&ctx->unit->exprs, product(ctx, a, g->i, g->p),
-                              product(ctx, b, g->j, g->q)) == DS_YES)
+            ds_expr from = product(ctx, a, g->i, g->p), to = product(ctx, b, g->j, g->q);
+            int64_t size = 1;
+            if (ds_expr_equal(&ctx->unit->exprs, from, to) == DS_YES &&
+                !(ds_expr_is_int(&ctx->unit->exprs, from, &size) && size == 0))
                 return;
         }
     g->p = most_p;

@@ -38,23 +38,6 @@ static ds_expr expr_of(const ds_lower_rec *rec, const ds_temporal_place *place) 
                 offset);
 }
 
-ds_expr ds_lower__store_place(const ds_lower_rec *rec, const ds_lower_store *store,
-                              const ds_expr *index) {
-    ds_expr at = number(rec, 0);
-    uint32_t source = ds_lower__store_source(rec, store);
-    for (uint32_t i = 0; i < store->n_dims; i++) {
-        bool minor = i + 1 == store->n_dims;
-        ds_expr lo = number(rec, ds_lower__rec_range(rec, source, store->dims[i])->lo);
-        ds_expr slot = number(rec, 0);
-        if (store->slots[i] > 1) slot = fold(rec, DS_EXPR_SUB, index[i], lo);
-        if (store->slots[i] > 1 && store->ring[i])
-            slot = fold(rec, DS_EXPR_MOD, slot, number(rec, store->slots[i]));
-        int64_t room = store->slots[i] * (minor && store->twice ? 2 : 1);
-        at = fold(rec, DS_EXPR_ADD, fold(rec, DS_EXPR_MUL, at, number(rec, room)), slot);
-    }
-    return at;
-}
-
 /* The type of `n` points along the store's axis. */
 static const ds_type *type_of_points(const ds_lower_rec *rec, const ds_lower_store *store,
                                      ds_expr n) {
@@ -157,61 +140,6 @@ static ds_status put_point(ds_lower_rec *rec, ds_lower_store *store, const char 
     int64_t window = store->slots[store->n_dims - 1];
     return ds_lower__store_put(rec, store, name, part,
                                fold(rec, DS_EXPR_ADD, at, number(rec, window)), err);
-}
-
-ds_status ds_lower__store_slice(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
-                                const ds_expr *bounds, bool one, ds_use *out, ds_error *err) {
-    ds_builder *b = &rec->l->b;
-    ds_op *slice = ds_build_op(b, DS_OP_SLICE);
-    ds_build_in(b, slice, store->now);
-    ds_value part = ds_build_out(b, slice, ds_arena_printf(arena_of(rec), "%s.read", name), NULL);
-    ds_build_attr_int(b, slice, "dim", store->axis);
-    ds_build_attr_expr(b, slice, "lo", bounds[0]);
-    ds_build_attr_expr(b, slice, "hi", bounds[1]);
-    DS_TRY(ds_build_put(b, slice, err));
-    *out = ds_use_of(part);
-    if (!one) return DS_OK;
-    ds_op *reshape = ds_build_op(b, DS_OP_RESHAPE);
-    ds_build_in(b, reshape, *out);
-    ds_value point =
-        ds_build_out(b, reshape, ds_arena_printf(arena_of(rec), "%s.then", name), store->point);
-    DS_TRY(ds_build_put(b, reshape, err));
-    *out = ds_use_of(point);
-    return DS_OK;
-}
-
-ds_status ds_lower__store_take(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
-                               const ds_expr *index, ds_expr n, ds_use *out, ds_error *err) {
-    ds_expr bounds[2] = {ds_lower__store_place(rec, store, index)};
-    bounds[1] = fold(rec, DS_EXPR_ADD, bounds[0], DS_HAS_EXPR(n) ? n : number(rec, 1));
-    if (store->once && DS_HAS_EXPR(n))
-        return ds_lower__store_window(rec, store, name, bounds, index, out, err);
-    return ds_lower__store_slice(rec, store, name, bounds, !DS_HAS_EXPR(n), out, err);
-}
-
-uint32_t ds_lower__rec_place(const ds_lower_rec *rec, const ds_use *use, uint32_t dim) {
-    const ds_value_info *info = ds_value_at(rec->frame->func, use->value);
-    uint32_t i = 0;
-    while (i < info->n_binders && info->binders[i].name != rec->program.dims[dim].name) i++;
-    return i;
-}
-
-ds_status ds_lower__store_read(ds_lower_rec *rec, const ds_use *use, ds_use *out, ds_error *err) {
-    const ds_lower_store *store = &rec->stores[use->value.i];
-    const char *name = ds_value_at(rec->frame->func, use->value)->name;
-    ds_expr lo[DS_TEMPORAL_DIMS] = {0}, size = DS_NO_EXPR;
-    if (store->one) {
-        *out = store->now;
-        return DS_OK;
-    }
-    for (uint32_t k = 0; k < store->n_dims; k++) {
-        uint32_t i = ds_lower__rec_place(rec, use, store->dims[k]);
-        lo[k] = ds_lower__expr(rec->l, rec->frame, use->index[i]);
-        if (ds_use_is_range(use, i))
-            size =
-                fold(rec, DS_EXPR_SUB, ds_lower__expr(rec->l, rec->frame, use->index_hi[i]), lo[k]);
-    }
-    return ds_lower__store_take(rec, store, name, lo, size, out, err);
 }
 
 ds_status ds_lower__rec_use(ds_lower_rec *rec, const ds_use *use, ds_use *out, ds_error *err) {

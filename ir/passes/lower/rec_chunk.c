@@ -343,6 +343,19 @@ static ds_status refuse_ring(const ds_lower_rec *rec, const ds_use *use, ds_erro
                         ds_value_at(rec->frame->func, use->value)->name);
 }
 
+/* Points of one chunk over a range of another dim lie in no one tensor. */
+static ds_status check_rows(const ds_lower_rec *rec, const ds_use *use,
+                            const ds_temporal_read *read, ds_error *err) {
+    for (uint32_t d = 0; d < rec->chunks.dim; d++)
+        if (d != rec->chunks.turn && read->index[d].end)
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, use->loc,
+                                "prefill = vector: a range of %%%s over %s is read, which turns of "
+                                "the prompt make",
+                                ds_value_at(rec->frame->func, use->value)->name,
+                                rec->program.dims[d].name);
+    return DS_OK;
+}
+
 static ds_status chunk_reads(ds_lower_rec *rec, const ds_use *use, const ds_temporal_read *read,
                              ds_use *out, ds_error *err) {
     const ds_lower_chunks *chunks = &rec->chunks;
@@ -354,6 +367,7 @@ static ds_status chunk_reads(ds_lower_rec *rec, const ds_use *use, const ds_temp
     if (joint && !here && ring) return refuse_ring(rec, use, err);
     if (index->end && index->end->kind == DS_TEMPORAL_CONST)
         return ds_lower__store_read(rec, use, out, err);
+    DS_TRY(check_rows(rec, use, read, err));
     if (index->end) return read_range(rec, use, read, out, err);
     if (index->at->kind == DS_TEMPORAL_CONST)
         return joint && !here ? ds_lower__store_read(rec, use, out, err)
@@ -381,6 +395,7 @@ ds_status ds_lower__chunk_use(ds_lower_rec *rec, const ds_use *use, ds_use *out,
     if (rec->chunks.joint[ds_lower__rec_origin(rec, read->source)] &&
         !ds_lower__rec_is_here(rec, run, read))
         return ds_lower__store_read(rec, use, out, err);
+    DS_TRY(check_rows(rec, use, read, err));
     return read_point(rec, use, read, out, err);
 }
 

@@ -30,7 +30,8 @@ typedef struct ds_lower_store {
     ds_temporal_place turn;
     ds_use old;
     bool one;             /* one slot in all */
-    bool ranges;          /* some reader reads a range of the minor dim */
+    bool many;            /* some reader reads ranges of several dims at once */
+    uint32_t ranges;      /* a set: of these dims ranges are read */
     const ds_type *point; /* of one point */
     bool open;            /* `now` is there */
     ds_use now;           /* what is stored where ops are being written */
@@ -200,12 +201,13 @@ ds_status ds_lower__chunk_repeat(ds_lower_rec *rec, ds_use *x, uint32_t axis, ds
 /* Is the expression of the source the turn plus a number? */
 bool ds_lower__chunk_moves(const ds_lower_rec *rec, ds_expr e);
 
-/* rec.c: along a store's axis. Where a point lies: its indices, by place in store->dims, in
+/* rec.c: puts points into a store's axis. */
+ds_status ds_lower__store_put(ds_lower_rec *rec, ds_lower_store *store, const char *name,
+                              ds_value part, ds_expr at, ds_error *err);
+/* rec_read.c: along a store's axis. Where a point lies: its indices, by place in store->dims, in
  * row-major order. */
 ds_expr ds_lower__store_place(const ds_lower_rec *rec, const ds_lower_store *store,
                               const ds_expr *index);
-ds_status ds_lower__store_put(ds_lower_rec *rec, ds_lower_store *store, const char *name,
-                              ds_value part, ds_expr at, ds_error *err);
 /* `n` points from a point on, along the minor dim; DS_NO_EXPR: the point, without the axis. */
 ds_status ds_lower__store_take(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
                                const ds_expr *index, ds_expr n, ds_use *out, ds_error *err);
@@ -217,7 +219,7 @@ ds_status ds_lower__store_slice(ds_lower_rec *rec, const ds_lower_store *store, 
 ds_status ds_lower__store_window(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
                                  const ds_expr *bounds, const ds_expr *index, ds_use *out,
                                  ds_error *err);
-/* Reads a use from the store of turns. */
+/* Reads a use from the store of turns. Errors: DS_ERR_LIMIT. */
 ds_status ds_lower__store_read(ds_lower_rec *rec, const ds_use *use, ds_use *out, ds_error *err);
 /* Which index of a use belongs to the dim. */
 uint32_t ds_lower__rec_place(const ds_lower_rec *rec, const ds_use *use, uint32_t dim);

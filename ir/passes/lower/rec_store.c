@@ -310,7 +310,10 @@ static void find_rings(const slots *s, ds_lower_store *store) {
         }
         if (s->joint && dim == s->rec->chunks.turn) most = slots_for_chunks(s, most);
         ds_rec_stores kind = s->rec->l->step->strategy.rec_stores;
-        bool ranged = store->ranges && k + 1 == store->n_dims && most > 1;
+        /* Windows are in one piece in the minor dim alone, and there not beside other ranges. */
+        bool range = store->ranges >> dim & 1, minor = k + 1 == store->n_dims;
+        if (range && (store->many || (most > 1 && !minor))) most = INT64_MAX;
+        bool ranged = range && minor && most > 1;
         bool twice = ranged && kind != DS_REC_RING;
         if (most > 1 && whole) continue;
         int64_t window = window_of(store, own, depth, most);
@@ -334,6 +337,7 @@ static void count_slots(const ds_lower_rec *rec, ds_lower_store *store) {
     for (uint32_t k = 0; k < store->n_dims; k++) store->one = store->one && store->slots[k] == 1;
     uint32_t last = store->n_dims - 1;
     int64_t tile = tile_of(rec);
+    store->functional = store->functional && !store->one;
     if (store->one || !tile || store->n_dims == 0) return;
     if (!store->tile && !store->ring[last]) set_tiles(rec, store, last, 0);
     /* Each row begins with a tile. */
@@ -342,33 +346,37 @@ static void count_slots(const ds_lower_rec *rec, ds_lower_store *store) {
 
 /* ---- layout ---- */
 
-/* The dims of a store, in the header's order, but for a dim of which ranges are read, or turns that
- * chunks write: that is the minor one. */
+/* The dims of a store, in the header's order, but for the minor one: the turns that chunks write, or
+ * a dim of which ranges are read. Of several such dims the first one, which can be a ring; where one
+ * read has several ranges the last one, since the ranges have the header's order. */
 static ds_status order_dims(ds_lower_rec *rec, ds_lower_store *store, uint32_t statement,
                             uint32_t range, ds_loc loc, ds_error *err) {
-    uint32_t dims = rec->program.statements[statement].dims, minor = range;
-    if (range & (range - 1))
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, loc,
-                            "ranges of several dims of %%%s are read; one dim alone can be stored "
-                            "in one piece",
-                            rec->program.statements[statement].name);
+    uint32_t dims = rec->program.statements[statement].dims, minor = range & (~range + 1);
+    for (uint32_t d = 0; d < rec->program.n_dims && store->many; d++)
+        if (range >> d & 1) minor = 1u << d;
     bool joint = rec->chunks.on && statement < rec->n_whole && rec->chunks.joint[statement];
-    if (joint && !range) minor = 1u << rec->chunks.turn; /* a chunk's points are one piece */
+    uint32_t turn = joint ? 1u << rec->chunks.turn : minor; /* a chunk's points are one piece */
+    if (store->many && turn != minor)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, loc,
+                            "prefill = vector: a read of %%%s has ranges of several dims, of which "
+                            "%s, the dim of the prompt, is not the last",
+                            rec->program.statements[statement].name,
+                            rec->program.dims[rec->chunks.turn].name);
     for (uint32_t pass = 0; pass < 2; pass++)
         for (uint32_t d = 0; d < rec->program.n_dims; d++)
-            if ((dims >> d & 1) && (minor >> d & 1) == pass) {
+            if ((dims >> d & 1) && (turn >> d & 1) == pass) {
                 const ds_temporal_range *points = ds_lower__rec_range(rec, statement, d);
                 store->slots[store->n_dims] = points->hi - points->lo;
                 store->dims[store->n_dims++] = d;
             }
-    store->ranges = range != 0;
+    store->ranges = range;
     return DS_OK;
 }
 
-/* The dims of which ranges are read, and the place that `stack` gives to the range if all readers
- * of ranges are stacks of one place. */
-static uint32_t ranges_of(const ds_lower_rec *rec, ds_value value, uint32_t *axis) {
-    uint32_t range = 0;
+/* The dims of which ranges are read; the store's axis, which is the place that `stack` gives to the
+ * range if all readers of ranges are stacks of one place; `many`. */
+static uint32_t ranges_of(const ds_lower_rec *rec, ds_value value, ds_lower_store *store) {
+    uint32_t range = 0, *axis = &store->axis;
     bool alike = true, any = false;
     *axis = 0;
     for (uint32_t s = 0; s < rec->n_whole; s++) {
@@ -381,6 +389,7 @@ static uint32_t ranges_of(const ds_lower_rec *rec, ds_value value, uint32_t *axi
                 if (read->index[d].end) found |= 1u << d;
             range |= found;
             if (!found) continue;
+            store->many = store->many || (found & (found - 1));
             int64_t at = -1;
             const ds_attr *dim = op && op->code == DS_OP_STACK && op->in[0].value.i == value.i
                                      ? ds_attr_find(op->attrs, op->n_attrs, "dim")
@@ -391,7 +400,7 @@ static uint32_t ranges_of(const ds_lower_rec *rec, ds_value value, uint32_t *axi
             any = true;
         }
     }
-    if (!alike || !any) *axis = 0;
+    if (!alike || !any || store->many) *axis = 0;
     return range;
 }
 
@@ -410,7 +419,7 @@ static ds_status plan_store(ds_lower_rec *rec, uint32_t statement, ds_value valu
         store->point = ds_lower__chunk_type(rec, store->point, ds_lower__chunk_axis(store->point));
         return order_dims(rec, store, statement, 0, info->loc, err);
     }
-    uint32_t range = rec->op_of[statement] ? ranges_of(rec, value, &store->axis) : 0;
+    uint32_t range = rec->op_of[statement] ? ranges_of(rec, value, store) : 0;
     if (store->axis > store->point->rank) store->axis = 0;
     return order_dims(rec, store, statement, range, info->loc, err);
 }

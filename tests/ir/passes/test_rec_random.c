@@ -1,7 +1,10 @@
 /* Random recs as the loops that `lower` makes, against a naive recursion
- * (tests/support/generate/random_rec.h): the values of a rec do not depend on the schedule. */
+ * (tests/support/generate/random_rec.h): the values of a rec depend neither on the schedule nor on
+ * knobs. */
+#include "ir/base/rng.h"
 #include "ir/lang/lang.h"
 #include "ir/passes/passes.h"
+#include "tests/support/cases.h"
 #include "tests/support/exec.h"
 #include "tests/support/generate/random_rec.h"
 
@@ -24,19 +27,24 @@ static void compare(const exec_case *c, const exec_case *model, const random_rec
 }
 
 /* Executes the step that `lower` makes of a verified model with the recursion's inputs. */
-static ds_status run_loops(exec_case *model, random_rec *p) {
+static ds_status run_loops(exec_case *model, random_rec *p, const char *scenario) {
     ds_exec_options options = {
         .seed = 1, .inputs = random_rec_inputs(p), .n_inputs = RANDOM_REC_INPUTS};
     ds_model_step *step;
     ds_error err = {0};
     ds_status status = ds_model_step_new(&model->binding, &step, &err);
-    if (status == DS_ERR_UNSUPPORTED) return status;
-    cr_assert_eq(status, DS_OK, "%s\n%s", err.message, random_rec_text(p));
+    if (status == DS_ERR_UNSUPPORTED || status == DS_ERR_VALUE) {
+        cr_assert(strstr(scenario, err.message[0] == 'p' ? "prefill" : "rec_stores"), "%s\n%s%s",
+                  err.message, random_rec_text(p), scenario);
+        return status;
+    }
+    cr_assert_eq(status, DS_OK, "%s\n%s%s", err.message, random_rec_text(p), scenario);
     ds_buf loops = {0};
     exec_case c;
     ds_print_module(step->unit->modules.at[0], &loops);
     exec_text(&c, loops.text, NULL, &options);
-    cr_assert_eq(c.status, DS_OK, "%s\n%s\n%s", c.err.message, random_rec_text(p), loops.text);
+    cr_assert_eq(c.status, DS_OK, "%s\n%s%s\n%s", c.err.message, random_rec_text(p), scenario,
+                 loops.text);
     compare(&c, model, p, loops.text);
     exec_free(&c);
     ds_buf_deinit(&loops);
@@ -44,33 +52,81 @@ static ds_status run_loops(exec_case *model, random_rec *p) {
     return DS_OK;
 }
 
-/* False: the values have loops, and are equal. */
-static bool run_text(random_rec *p, const char *strategy) {
-    ds_buf text = {0};
-    ds_buf_printf(&text, "%sscenario { model = @f%s }\n", random_rec_text(p), strategy);
+/* DS_OK: the values of the loops are equal; else the knobs are refused. */
+static ds_status run_text(random_rec *p, const char *keys) {
+    ds_buf text = {0}, scenario = {0};
+    ds_buf_printf(&scenario, "scenario { model = @f%s }\n", keys);
+    ds_buf_printf(&text, "%s%s", random_rec_text(p), scenario.text);
     exec_case model;
     exec_text(&model, text.text, NULL, NULL);
     cr_assert_eq(model.status, DS_OK, "%s\n%s", model.err.message, text.text);
-    bool unstored = run_loops(&model, p) == DS_ERR_UNSUPPORTED;
+    ds_status status = run_loops(&model, p, scenario.text);
     exec_free(&model);
     ds_buf_deinit(&text);
-    return unstored;
+    ds_buf_deinit(&scenario);
+    return status;
 }
 
-#define N_PROGRAMS 10000
+/* All of them with DISTSIM_TEST_ALL=1. */
+#define N_PROGRAMS 10000u
+#define EACH       (FEW_CASES ? 40u : EVERY_FIFTH)
 
 Test(rec_random, loops_equal_the_recursion) {
-    int fine = 0, unstored = 0;
-    for (uint64_t seed = 0; seed < N_PROGRAMS; seed++) {
+    uint32_t fine = 0, n = 0;
+    for (uint64_t seed = 0; seed < N_PROGRAMS; seed += EACH, n++) {
         random_rec *p = random_rec_new(seed);
         if (random_rec_evaluate(p)) {
-            unstored += run_text(p, "");
-            if (seed % 4 == 0) run_text(p, ", strategy { rec_fuse = off }");
+            cr_expect_eq(run_text(p, ""), DS_OK);
             fine++;
         }
         random_rec_free(p);
     }
-    printf("%d equal, %d of them not stored yet\n", fine, unstored);
-    cr_expect_gt(fine, N_PROGRAMS / 3);
-    cr_expect_lt(unstored, fine / 10);
+    printf("%u of %u programs equal\n", fine, n);
+    cr_expect_gt(fine, n / 3);
+}
+
+/* Any knobs of a rec. */
+static void put_keys(ds_rng *rng, const random_rec *p, bool prompt, ds_buf *out) {
+    static const char *const stores[] = {"rings", "whole", "point",    "block",
+                                         "paged", "ring",  "circular", "functional"};
+    int kind = (int)ds_rng_below(rng, 8), dim = (int)ds_rng_below(rng, 3);
+    ds_buf_printf(out, ", strategy { rec_stores = %s", stores[kind]);
+    if (kind == 3 || kind == 4)
+        ds_buf_printf(out, ", rec_tile = %d", 1 + (int)ds_rng_below(rng, 4));
+    if (ds_rng_below(rng, 3) == 0) ds_buf_put(out, ", rec_fuse = off");
+    int bound = random_rec_bound(p, dim), chunk = 1 + (int)ds_rng_below(rng, 3);
+    int turns = chunk * (1 + (int)ds_rng_below(rng, 3));
+    bool chunks = prompt && turns <= bound;
+    if (chunks) ds_buf_printf(out, ", prefill = vector, prefill_chunk = %d", chunk);
+    ds_buf_put(out, " }");
+    if (chunks)
+        ds_buf_printf(out, ", tokens { dim = %s, prompt = %d, batch = 1 }", random_rec_dim(dim),
+                      turns);
+}
+
+static void run_knobs(bool prompt, uint32_t share) {
+    uint32_t fine = 0, n = 0;
+    for (uint64_t seed = 0; seed < N_PROGRAMS; seed += EACH) {
+        random_rec *p = random_rec_new(seed);
+        ds_rng rng = {seed};
+        ds_buf keys = {0};
+        put_keys(&rng, p, prompt, &keys);
+        bool tried = !prompt || strstr(keys.text, "prefill");
+        if (tried && random_rec_evaluate(p)) {
+            fine += run_text(p, keys.text) == DS_OK;
+            n++;
+        }
+        ds_buf_deinit(&keys);
+        random_rec_free(p);
+    }
+    printf("%u of %u programs equal\n", fine, n);
+    cr_expect_gt(fine, n / share);
+}
+
+Test(rec_random, knobs_change_no_value) {
+    run_knobs(false, 2);
+}
+
+Test(rec_random, a_prompt_at_once_changes_no_value) {
+    run_knobs(true, 10);
 }

@@ -26,8 +26,10 @@ enum { N_RANGES = 7 };
 typedef struct reading {
     int from; /* equation, or OUTER */
     index_of at[MAX_DIMS];
-    int range;          /* of reduce_sum: the kind of range */
-    int ranged, of_dim; /* which index it is; the dim in its bounds */
+    struct span {
+        int index, kind, of_dim; /* which index it is; the kind of range; the dim in its bounds */
+    } range[2];                  /* of reduce_sum, by index */
+    int n_ranges;
     bool bare;
 } reading;
 
@@ -91,7 +93,7 @@ static index_of random_index(ds_rng *rng, const program *p, unsigned dims, int o
 /* Mostly of an equation before this one, so that most programs have no cycle. */
 static reading random_reading(ds_rng *rng, const program *p, int self, unsigned dims) {
     int n = below(rng, 12) ? self : p->n;
-    reading r = {.from = below(rng, n + 1), .ranged = -1};
+    reading r = {.from = below(rng, n + 1)};
     if (r.from == n) r.from = OUTER;
     unsigned of = r.from == OUTER ? 0 : p->eq[r.from].dims;
     if (r.from == OUTER) {
@@ -130,24 +132,37 @@ static equation random_equation(ds_rng *rng, const program *p, int self) {
     if (e.kind == SUM && (!dims || !of)) e.kind = ADD;
     if (e.kind == SUM) {
         e.a.bare = false;
-        e.a.ranged = below(rng, count(of));
-        e.a.range = below(rng, N_RANGES);
-        e.a.of_dim = dim_at(dims, below(rng, count(dims)));
-        int own = dim_at(of, e.a.ranged);
-        if (e.a.from != OUTER && (dims >> own & 1)) e.a.of_dim = own;
+        e.a.n_ranges = count(of) > 1 && below(rng, 2) ? 2 : 1;
+        for (int i = 0; i < e.a.n_ranges; i++) {
+            int index = e.a.n_ranges == 1 ? below(rng, count(of))
+                        : i == 0          ? below(rng, count(of) - 1)
+                                          : count(of) - 1;
+            int how = below(rng, N_RANGES), own = dim_at(of, index);
+            int of_dim = dim_at(dims, below(rng, count(dims)));
+            if (e.a.from != OUTER && (dims >> own & 1)) of_dim = own;
+            e.a.range[i] = (struct span){index, how, of_dim};
+        }
     }
     return e;
 }
 
 /* ---- dims, by brute force ---- */
 
+/* The range that an index is; NULL: a point. */
+static const struct span *range_of(const reading *r, int index) {
+    for (int i = 0; i < r->n_ranges; i++)
+        if (r->range[i].index == index) return &r->range[i];
+    return NULL;
+}
+
 static unsigned mentioned(const program *p, const unsigned *dims, const reading *r) {
     unsigned set = 0;
     if (r->bare) return dims[r->from];
     int n = r->from == OUTER ? 1 : count(p->eq[r->from].dims);
     for (int k = 0; k < n; k++) {
-        if (k == r->ranged) {
-            if (r->range != 2) set |= 1u << r->of_dim;
+        const struct span *range = range_of(r, k);
+        if (range) {
+            if (range->kind != 2) set |= 1u << range->of_dim;
         } else if (r->at[k].form != CONSTANT) {
             set |= 1u << r->at[k].dim;
         }
@@ -198,9 +213,9 @@ static void put_index(ds_buf *out, const program *p, const index_of *at) {
         ds_buf_printf(out, "min(%s + %d, %d)", NAMES[at->dim], at->c, p->bound[at->dim] - 1);
 }
 
-static void put_range(ds_buf *out, const reading *r, int n) {
-    const char *d = NAMES[r->of_dim];
-    switch (r->range) {
+static void put_range(ds_buf *out, const struct span *range, int n) {
+    const char *d = NAMES[range->of_dim];
+    switch (range->kind) {
     case 0:
         ds_buf_printf(out, "0:%s", d);
         break;
@@ -236,8 +251,8 @@ static void put_reading(ds_buf *out, const program *p, const reading *r) {
         ds_buf_printf(out, "%%e%d", r->from);
     for (int k = 0; k < n && !r->bare; k++) {
         ds_buf_put(out, k ? ", " : "{");
-        if (k == r->ranged)
-            put_range(out, r, bound_of(p, r, k));
+        if (range_of(r, k))
+            put_range(out, range_of(r, k), bound_of(p, r, k));
         else
             put_index(out, p, &r->at[k]);
     }
@@ -268,7 +283,8 @@ static void put_equation(ds_buf *out, const program *p, int e) {
         if (q->kind == ADD) ds_buf_put(out, ", ");
         if (q->kind == ADD) put_reading(out, p, &q->b);
         ds_buf_put(out, ")");
-        if (q->kind == SUM) ds_buf_put(out, " {dims = [0]}");
+        if (q->kind == SUM)
+            ds_buf_put(out, q->a.n_ranges == 2 ? " {dims = [0, 1]}" : " {dims = [0]}");
         if (q->kind == SCALE && q->scale_dim >= 0)
             ds_buf_printf(out, " {factor = (%s - 1) * 0.25}", NAMES[q->scale_dim]);
         else if (q->kind == SCALE)
@@ -310,12 +326,12 @@ static int index_at(const program *p, const index_of *at, const int *point) {
     return x;
 }
 
-static void range_at(const reading *r, int n, const int *point, int *lo, int *hi) {
-    int d = point[r->of_dim];
+static void range_at(const struct span *range, int n, const int *point, int *lo, int *hi) {
+    int d = point[range->of_dim];
     const int los[] = {0, 0, 0, d, d + 1, d > 1 ? d - 1 : 0, d};
     const int his[] = {d, d + 1, n, n, n, d + 1, d + 2 < n ? d + 2 : n};
-    *lo = los[r->range];
-    *hi = his[r->range];
+    *lo = los[range->kind];
+    *hi = his[range->kind];
 }
 
 static double value(program *p, int e, const int *point);
@@ -337,22 +353,24 @@ static double element(program *p, int from, const int *at) {
 
 static double read(program *p, const reading *r, const int *point) {
     int at[MAX_DIMS] = {0}, n = r->from == OUTER ? 1 : count(p->eq[r->from].dims);
-    for (int k = 0; k < n; k++) {
-        if (r->bare)
-            at[k] = point[dim_at(p->eq[r->from].dims, k)];
-        else if (k != r->ranged)
-            at[k] = index_at(p, &r->at[k], point);
-    }
-    if (r->bare || r->ranged < 0) return element(p, r->from, at);
-    int lo, hi, limit = bound_of(p, r, r->ranged);
+    int lo[MAX_DIMS], hi[MAX_DIMS];
     double sum = 0;
-    range_at(r, limit, point, &lo, &hi);
-    if (lo < 0 || hi > limit || lo > hi) p->outside = true;
-    for (int k = 0; k < n; k++)
-        if (k != r->ranged && (at[k] < 0 || at[k] >= bound_of(p, r, k))) p->outside = true;
-    for (int k = lo; k < hi && !p->outside; k++) {
-        at[r->ranged] = k;
+    for (int k = 0; k < n; k++) {
+        const struct span *range = range_of(r, k);
+        lo[k] = r->bare ? point[dim_at(p->eq[r->from].dims, k)] : index_at(p, &r->at[k], point);
+        hi[k] = lo[k] + 1;
+        int limit = bound_of(p, r, k);
+        if (range) range_at(range, limit, point, &lo[k], &hi[k]);
+        if (lo[k] < 0 || hi[k] > limit || lo[k] > hi[k]) p->outside = true;
+    }
+    for (int k = 0; k < n; k++) {
+        at[k] = lo[k];
+        if (lo[k] == hi[k]) return 0;
+    }
+    for (int k = 0; k >= 0 && !p->outside;) {
         sum += element(p, r->from, at);
+        for (k = n - 1; k >= 0 && ++at[k] == hi[k]; k--) at[k] = lo[k];
+        if (n == 0) k = -1;
     }
     return sum;
 }
@@ -443,6 +461,14 @@ const ds_exec_tensor *random_rec_inputs(random_rec *p) {
             .name = p->names[i], .dtype = DS_F64, .rank = 1, .dims = {1}, .n = 1, .at = &p->b[i]};
     }
     return p->inputs;
+}
+
+const char *random_rec_dim(int dim) {
+    return NAMES[dim];
+}
+
+int random_rec_bound(const random_rec *p, int dim) {
+    return dim < p->n_dims ? p->bound[dim] : 0;
 }
 
 bool random_rec_has_cycle(const random_rec *p) {

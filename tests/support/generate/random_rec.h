@@ -20,6 +20,9 @@ random_rec *random_rec_new(uint64_t seed);
 void random_rec_free(random_rec *p);
 /* A function @f of the family %b{i: 0..6}: f64[1]; it returns %r0, %r1, …, one for each equation. */
 const char *random_rec_text(const random_rec *p);
+/* The name of a dim of any program, from 0 to 2, and the dim's bound; 0: the program lacks the dim. */
+const char *random_rec_dim(int dim);
+int random_rec_bound(const random_rec *p, int dim);
 #define RANDOM_REC_INPUTS 6u
 /* %b as inputs of exec: "b{0}" … "b{5}", valid as long as the program. */
 const ds_exec_tensor *random_rec_inputs(random_rec *p);
