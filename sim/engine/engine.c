@@ -24,6 +24,7 @@
 #include "ir/base/units.h"
 #include "sim/engine/internal.h"
 #include "sim/engine/pace.h"
+#include "sim/engine/repeat.h"
 #include "sim/engine/steps.h"
 #include "sim/net/net.h"
 
@@ -34,8 +35,9 @@ typedef struct engine {
     const ds_plan *plan;
     ds_heap heap;
     ds_net *net;
-    ds_pace *pace;     /* NULL: transfers slow no compute */
-    ds_steps *steps;   /* NULL: no transfer has messages */
+    ds_pace *pace;   /* NULL: transfers slow no compute */
+    ds_steps *steps; /* NULL: no transfer has messages */
+    ds_gates gates;
     uint32_t *n_pred;  /* per task */
     uint32_t *head;    /* per stream: tasks ended */
     uint32_t *missing; /* per activity: members not arrived */
@@ -167,6 +169,14 @@ static int64_t issue_of(engine *e, uint32_t task) {
     return ds_ps_sum(end_of_pause(e, e->plan->task_pause[task]), ps);
 }
 
+/* All members of the transfer have arrived. */
+static void meet(engine *e, uint32_t activity) {
+    if (e->ready_ps[activity] <= e->now_ps)
+        start_transfer(e, activity);
+    else
+        ds_heap_push(&e->heap, e->ready_ps[activity], e->plan->n_tasks + activity);
+}
+
 /* The task heads its idle stream and all its dependences have ended. */
 static void ready(engine *e, uint32_t task) {
     const ds_plan *plan = e->plan;
@@ -174,6 +184,8 @@ static void ready(engine *e, uint32_t task) {
     in_time(e, task, at);
     uint32_t activity = plan->task_activity[task];
     if (activity == DS_NONE) {
+        if (ds_gates_hold(&e->gates, task, task, e->now_ps)) return;
+        if (issue_ps > e->now_ps) ds_gates_bind(&e->gates, plan->task_class[task], at);
         e->start_ps[task] = at;
         if (e->pace && ds_pace_varies(e->pace, plan->task_class[task]))
             start_varying(e, task, at);
@@ -181,12 +193,24 @@ static void ready(engine *e, uint32_t task) {
             ds_heap_push(&e->heap, later(e, task, at, plan->task_ps[task]), task);
         return;
     }
+    if (issue_ps > e->now_ps) ds_gates_bind(&e->gates, plan->task_class[task], at);
     if (at > e->ready_ps[activity]) e->ready_ps[activity] = at;
     if (--e->missing[activity] || plan->activities[activity].orphan) return;
-    if (e->ready_ps[activity] <= e->now_ps)
-        start_transfer(e, activity);
-    else
-        ds_heap_push(&e->heap, e->ready_ps[activity], plan->n_tasks + activity);
+    if (!ds_gates_hold(&e->gates, task, plan->n_tasks + activity, e->now_ps)) meet(e, activity);
+}
+
+/* Opens the gates that all tasks before have reached, and lets go of what they held. */
+static void open_gates(engine *e) {
+    const ds_plan *plan = e->plan;
+    uint32_t id;
+    if (!ds_gates_open(&e->gates, e->n_done, &e->now_ps)) return;
+    if (e->now_ps == DS_NEVER_PS && e->n_done < plan->n_tasks) in_time(e, e->n_done, DS_NEVER_PS);
+    while (e->now_ps != DS_NEVER_PS && ds_gates_take(&e->gates, &id)) {
+        if (id < plan->n_tasks)
+            ready(e, id);
+        else
+            meet(e, id - plan->n_tasks);
+    }
 }
 
 static bool heads_stream(const engine *e, uint32_t task) {
@@ -334,24 +358,29 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
         e.place[a] = DS_NONE;
     }
     for (uint32_t t = 0; t < plan->n_tasks; t++) e.start_ps[t] = e.end_ps[t] = -1;
+    e.gates = ds_gates_new(plan);
     start_first_tasks(&e);
+    open_gates(&e);
     const ds_stop *stop = plan->binding->unit->stop;
     ds_status status = DS_OK;
     uint32_t polls = 0;
-    while (status == DS_OK && e.late == DS_NONE && next_event(&e)) {
+    while (status == DS_OK && e.late == DS_NONE && e.gates.refused == DS_NONE && next_event(&e)) {
         status = ds_stop_check_often(stop, &polls, err);
+        open_gates(&e);
         if ((++out->n_events & 0xffff) == 0 && progress) progress(context, e.n_done, plan->n_tasks);
     }
     if (status != DS_OK)
         ;
     else if (e.late != DS_NONE)
         status = too_long(plan, e.late, err);
-    else if (e.n_done < plan->n_tasks)
+    else if (e.gates.refused == DS_NONE && e.n_done < plan->n_tasks)
         status = ds_engine__deadlock(&(ds_stuck){plan, e.head, e.n_pred, e.end_ps}, err);
     out->start_ps = e.start_ps;
     out->end_ps = e.end_ps;
     out->order = e.order;
     out->pause_ps = e.pause_ps;
+    out->turn_ps = e.gates.turn_ps;
+    out->refused = e.gates.refused;
     out->step_ps = ds_ps_sum(e.now_ps, plan->overhead_ps);
     if (status == DS_OK && out->step_ps == DS_NEVER_PS) status = too_long(plan, DS_NONE, err);
     free(e.n_pred);
@@ -364,6 +393,7 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
     ds_net_free(e.net);
     ds_pace_free(e.pace);
     ds_steps_free(e.steps);
+    ds_gates_deinit(&e.gates);
     if (status != DS_OK) ds_run_deinit(out);
     return status;
 }
@@ -376,6 +406,7 @@ int64_t ds_run_issue_ps(const ds_run *run, const ds_plan *plan, uint32_t task) {
 
 void ds_run_deinit(ds_run *run) {
     free(run->pause_ps);
+    free(run->turn_ps);
     free(run->start_ps);
     free(run->end_ps);
     free(run->order);

@@ -31,6 +31,8 @@ typedef struct expander {
     DS_VEC(uint32_t) past;   /* per stream: the last pause that its tasks wait for; DS_NONE */
     DS_VEC(ds_pause) pauses; /* of all classes */
     bool *awaited;           /* per task */
+    uint32_t repeat;         /* that the instance in hand is in; DS_NONE */
+    uint32_t n_repeats;      /* so far */
 } expander;
 
 uint32_t ds_record_class_pos(const ds_record *r, uint32_t cls) {
@@ -348,16 +350,40 @@ static ds_status count_tasks(ds_plan *plan, uint64_t *out, ds_error *err) {
     return DS_OK;
 }
 
+/* The host issues the tasks of all turns of a repeat, of which one has instances. */
+static void follow_repeats(expander *x, uint32_t inst) {
+    ds_plan *plan = x->plan;
+    for (; x->repeat != DS_NONE && plan->repeats.at[x->repeat].end == inst;
+         x->repeat = plan->repeats.at[x->repeat].up) {
+        const ds_repeat *r = &plan->repeats.at[x->repeat];
+        for (uint32_t c = 0; c < plan->n_classes; c++) {
+            int64_t turn = x->issued[c] - r->issue_ps[c]; /* so far: what was issued before */
+            r->issue_ps[c] = ds_ps_narrow((ds_i128)turn * plan->classes[c].issue_ps);
+            x->issued[c] = ds_ps_narrow((ds_i128)turn * (r->times - 1) + x->issued[c]);
+        }
+    }
+    for (; x->n_repeats < plan->repeats.n && plan->repeats.at[x->n_repeats].first == inst;
+         x->repeat = x->n_repeats++) {
+        ds_repeat *r = &plan->repeats.at[x->n_repeats];
+        r->issue_ps = DS_NEW_N(&plan->arena, int64_t, plan->n_classes);
+        if (plan->n_classes) memcpy(r->issue_ps, x->issued, plan->n_classes * sizeof *x->issued);
+    }
+}
+
 ds_status ds_plan__expand(ds_builder *b, ds_error *err) {
     ds_plan *plan = b->plan;
     uint64_t n_tasks = 0;
     DS_TRY(count_tasks(plan, &n_tasks, err));
-    expander x = {.b = b, .plan = plan};
+    expander x = {.b = b, .plan = plan, .repeat = DS_NONE};
     x.issued = ds_xcalloc(plan->n_classes, sizeof *x.issued);
     x.pause = ds_xcalloc(plan->n_classes, sizeof *x.pause);
     for (uint32_t c = 0; c < plan->n_classes; c++) x.pause[c] = DS_NONE;
     if (plan->task_pause) x.awaited = ds_xcalloc(n_tasks, sizeof *x.awaited);
-    for (uint32_t i = 0; i < plan->insts.n; i++) add_tasks(&x, i);
+    for (uint32_t i = 0; i < plan->insts.n; i++) {
+        follow_repeats(&x, i);
+        add_tasks(&x, i);
+    }
+    ds_plan__gates(plan);
     ds_status status = match_halves(&x, err);
     pack_streams(&x);
     pack_edges(&x);

@@ -121,6 +121,12 @@ typedef struct ds_builder {
     uint32_t n_host_points;     /* stores in host_points */
     DS_VEC(uint32_t) holds;     /* heap: what the next computation waits for */
     uint32_t computed;          /* a value of the last computation; DS_NONE: none */
+    ds_map repeats_of;          /* repeat.c: loop → whether its turns do the same */
+    uint32_t n_repeats;         /* loops whose turns do, followed whole or not */
+    uint32_t repeat;            /* the one that is being made, 1 + its place in plan->repeats; 0 */
+    uint32_t n_searched;        /* records that were looked at for stores in tiles */
+    bool tiled;                 /* there is one */
+    int64_t repeated;           /* turns that a turn in hand stands for; 0: 1 */
 } ds_builder;
 
 static inline const ds_placement *ds_plan__placement(const ds_builder *b, uint32_t id) {
@@ -331,6 +337,9 @@ void ds_plan__sharing_deinit(ds_sharing *sharing);
 
 /* stepwise.c: gives the activities their messages. */
 ds_status ds_plan__stepwise(ds_builder *b, ds_error *err);
+
+/* repeat.c: the gates of plan->repeats, in order; `first_task` of all instances is known. */
+void ds_plan__gates(ds_plan *plan);
 
 /* walk.c, classes.c, expand.c, flows.c */
 

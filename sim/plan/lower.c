@@ -84,10 +84,12 @@ bool ds_plan__cached(ds_builder *b, const ds_context *ctx, const ds_op *op, uint
     return find_record(b, &(ds_record_site){.ctx = ctx, .what = op}, &hash, out);
 }
 
-/* A position in a buffer changes neither bytes nor time. */
+/* A position in a buffer changes neither bytes nor time: sizes are in types. */
 static bool is_position(const ds_op *op, const ds_attr *attr) {
-    return (op->code == DS_OP_PUT && strcmp(attr->name, "at") == 0) ||
-           (op->code == DS_OP_ROTARY && strcmp(attr->name, "start") == 0);
+    const char *name = attr->name;
+    return (op->code == DS_OP_PUT && strcmp(name, "at") == 0) ||
+           (op->code == DS_OP_ROTARY && strcmp(name, "start") == 0) ||
+           (op->code == DS_OP_SLICE && (strcmp(name, "lo") == 0 || strcmp(name, "hi") == 0));
 }
 
 bool ds_plan__op_mentions(const ds_builder *b, const ds_op *op, const ds_func *func,

@@ -183,6 +183,7 @@ void ds_plan__deinit(ds_builder *b) {
     ds_map_deinit(&b->record_index);
     ds_map_deinit(&b->context_of);
     ds_map_deinit(&b->indices_of);
+    ds_map_deinit(&b->repeats_of);
     ds_map_deinit(&b->alike);
     ds_map_deinit(&b->types);
     ds_map_deinit(&b->sizes);
@@ -250,6 +251,9 @@ void ds_plan_free(ds_plan *plan) {
     free(plan->operands.at);
     free(plan->scopes.at);
     free(plan->copies.at);
+    free(plan->repeats.at);
+    free(plan->repeat_of);
+    free(plan->gates);
     free(plan->task_inst);
     free(plan->task_class);
     free(plan->task_stream);

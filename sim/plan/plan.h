@@ -243,6 +243,22 @@ typedef struct ds_pause {
     int64_t issue_ps; /* from the end of the pause before to its own begin, as task_issue_ps */
 } ds_pause;
 
+/* Turns of a loop that do the same (repeat.c). The instances of one turn stand for `times` turns, one
+ * after the other; the turns before and after them have instances of their own. */
+typedef struct ds_repeat {
+    uint32_t first, end; /* instances */
+    uint32_t up;         /* the repeat around it; DS_NONE */
+    int64_t times;
+    int64_t *issue_ps; /* per class: what its host issues in a turn */
+} ds_repeat;
+
+/* Before `task` all that was issued before it has ended, and nothing else has begun: there a repeat
+ * begins or ends. In order of tasks. */
+typedef struct ds_gate {
+    uint32_t task, repeat;
+    bool ends;
+} ds_gate;
+
 /* One of several programs that share the cluster. */
 typedef struct ds_plan_job {
     const char *name;
@@ -270,6 +286,10 @@ typedef struct ds_plan {
     DS_VEC(uint32_t) operands;
     DS_VEC(ds_scope) scopes;
     DS_VEC(ds_plan_copy) copies;
+    DS_VEC(ds_repeat) repeats; /* by their first instances, outer before inner */
+    uint32_t *repeat_of;       /* per instance: the innermost; DS_NONE. NULL without repeats */
+    ds_gate *gates;
+    uint32_t n_gates;
     int64_t overhead_ps; /* after the last task: the step's fixed cost, which no task stands for */
     /* per device */
     uint32_t n_devices;
@@ -364,6 +384,11 @@ typedef struct ds_plan_options {
     /* Of each turn of a layer every second product, from the first one on, is checkpointed: eager
      * mode keeps its result (saves_eager.c). */
     bool keeps_products;
+    /* Loops of so many turns or more whose turns do the same are followed for three turns (repeat.c);
+     * 0: no loops. The first `repeats_from` such loops are followed whole, and so are loops over
+     * `whole_dim`. */
+    uint32_t repeat_turns, repeats_from;
+    const char *whole_dim; /* NULL: none */
 } ds_plan_options;
 
 /* Where the costs of a device kind come from. */
@@ -445,6 +470,8 @@ static inline uint32_t ds_plan_n_operands(const ds_plan *plan, uint32_t inst) {
 static inline uint32_t ds_plan_n_reads(const ds_plan *plan, uint32_t inst) {
     return plan->insts.at[inst].n_reads;
 }
+/* How many executions an instance stands for. O(nested repeats). */
+int64_t ds_plan_times(const ds_plan *plan, uint32_t inst);
 /* Bytes of a narrow copy of a value of so many bytes. */
 static inline int64_t ds_plan_copy_bytes(const ds_plan_copy *copy, int64_t bytes) {
     return bytes / copy->of_bits * copy->bits;

@@ -285,6 +285,10 @@ static ds_status read_slot(ds_builder *b, const frame *f, const ds_use *use,
     return ds_plan__read_slot(b, f->ctx->func, f->slots, use, indices, out, err);
 }
 
+static ds_turn_mark mark(const ds_builder *b) {
+    return (ds_turn_mark){b->plan->insts.n, b->plan->values.n};
+}
+
 static ds_status loop(ds_builder *b, frame *f, const ds_op *op, const ds_index *indices,
                       ds_error *err) {
     ds_env env = ds_binding_env(b->binding, indices);
@@ -304,12 +308,29 @@ static ds_status loop(ds_builder *b, frame *f, const ds_op *op, const ds_index *
     for (uint32_t i = 0; i < op->n_args; i++)
         DS_TRY(read_slot(b, f, &op->in[i], indices, &carried[i], err));
     uint32_t outer = f->scope;
+    bool repeats = ds_plan__may_repeat(b, f, op, hi > lo ? hi - lo : 0);
+    ds_slot *before = repeats ? DS_NEW_N(&b->plan->arena, ds_slot, op->n_args) : NULL;
+    ds_turn_mark first = {0}, second = {0};
+    uint32_t repeat = 0;
     for (int64_t l = lo; l < hi; l++) {
         for (uint32_t i = 0; i < op->n_args; i++) f->slots[op->args[i].i] = carried[i];
         ds_index here = {op->index, l, indices};
+        if (repeats && l == lo) first = mark(b);
+        if (repeats && l == lo + 1) {
+            second = mark(b);
+            repeat = ds_plan__begin_repeat(b, hi - lo - 2);
+            if (op->n_args) memcpy(before, carried, op->n_args * sizeof *before);
+        }
         DS_TRY(add_scope(b, outer, op, f->ctx->func, l, &f->scope, err));
         DS_TRY(ds_plan__block(b, f, op->body, &here, carried, op->n_args + n_kept, err));
         for (uint32_t i = 0; i < n_kept; i++) kept[i]->at[l - lo] = carried[op->n_args + i];
+        if (!repeats || l != lo + 1) continue;
+        repeats = ds_plan__leave_alike(b, first, before, second, carried, op->n_args);
+        ds_plan__end_repeat(b, repeat, repeats);
+        if (repeats)
+            l = hi - 2; /* the last turn, as the others, has instances of its own */
+        else
+            ds_plan__never_repeats(b, op);
     }
     f->scope = outer;
     for (uint32_t i = 0; i < op->n_args; i++) f->slots[op->out[i].i] = carried[i];

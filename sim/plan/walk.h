@@ -35,6 +35,25 @@ bool ds_plan__stamp(ds_builder *b, const ds_context *ctx, const ds_slot *args, u
                     ds_slot *results);
 void ds_plan__stamps_deinit(ds_builder *b);
 
+/* repeat.c: may the turns of the loop do the same, for all that the text says? The loop keeps nothing,
+ * and nothing that costs depends on its index. O(1) but for the first time, O(body). */
+bool ds_plan__may_repeat(ds_builder *b, const ds_frame *f, const ds_op *op, int64_t turns);
+/* The text is not all: the loop's turns differ. */
+void ds_plan__never_repeats(ds_builder *b, const ds_op *op);
+
+/* Where the plan stands before a turn. */
+typedef struct ds_turn_mark {
+    uint32_t inst, value;
+} ds_turn_mark;
+
+/* Do the values that two turns in a row leave to the next say the same: made at the same place of the
+ * turn, or the same value from before both? Then all later turns do what the second does. */
+bool ds_plan__leave_alike(const ds_builder *b, ds_turn_mark first, const ds_slot *left,
+                          ds_turn_mark second, const ds_slot *left_second, uint32_t n);
+/* Begins a repeat, before its turn; ends it after, as one that stands for so many turns, or none. */
+uint32_t ds_plan__begin_repeat(ds_builder *b, int64_t times);
+void ds_plan__end_repeat(ds_builder *b, uint32_t repeat, bool holds);
+
 /* saves.c: lets go of what the kernels of the scenario's stack do not keep. */
 void ds_plan__saves(ds_plan *plan, bool keeps_products);
 /* saves_eager.c: keeps what PyTorch's eager mode keeps besides. `backward`: per instance;

@@ -54,6 +54,7 @@ void ds_waits_deinit(ds_waits *waits);
 
 typedef struct ds_segment {
     int64_t start_ps, end_ps; /* start < end */
+    int64_t times;            /* 1; in a repeat of the plan as often as that runs, one by one */
     ds_time_kind kind;
     ds_wait waited_for; /* why `task` did not start earlier; else NOTHING */
     uint32_t task;      /* that ran; HOST, START: that was issued; IDLE: that had not started;
@@ -61,7 +62,8 @@ typedef struct ds_segment {
 } ds_segment;
 
 /* From the end of the step backwards through what each task really waited for. The segments are in
- * order of time and cover [0, step) without gap or overlap, so the totals add up to the step. IDLE
+ * order of time and, each as often as it says, cover [0, step) without gap or overlap, so the totals
+ * add up to the step. IDLE
  * would be time in which a task had all that it needed and still did not start. */
 typedef struct ds_critical_path {
     ds_segment *at;
@@ -69,6 +71,9 @@ typedef struct ds_critical_path {
     int64_t total_ps[DS_TIME_KIND_COUNT];
 } ds_critical_path;
 
+static inline int64_t ds_segment_ps(const ds_segment *s) {
+    return s->times * (s->end_ps - s->start_ps);
+}
 /* The path ends in the last task of the critical device. O(tasks + dependences). */
 void ds_critical_path_find(const ds_result *result, ds_critical_path *out);
 void ds_critical_path_deinit(ds_critical_path *path);

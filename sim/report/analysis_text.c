@@ -38,23 +38,44 @@ static uint64_t key_of(const ds_result *r, uint32_t inst, ds_time_kind kind) {
     return key;
 }
 
+/* Per scope: the same for the turns of a loop. */
+static uint64_t *places_of(const ds_plan *plan) {
+    uint64_t *places = ds_xcalloc((size_t)plan->scopes.n + 1, sizeof *places);
+    for (uint32_t i = 0; i < plan->scopes.n; i++) {
+        const ds_scope *s = &plan->scopes.at[i];
+        uint64_t up = s->up == DS_NONE ? 0 : places[s->up];
+        places[i] = ds_hash_mix(ds_hash_mix(up, DS_KEY(s->func)), s->op ? DS_KEY(s->op) : 0);
+    }
+    return places;
+}
+
 static rows rows_of(const ds_result *r, const ds_critical_path *path) {
     DS_VEC(row) all = {0};
-    ds_map index;
+    ds_map index, known; /* by text; by what the text is made of */
     ds_map_init(&index);
+    ds_map_init(&known);
+    uint64_t *places = places_of(r->plan);
     for (uint32_t i = 0; i < path->n; i++) {
         const ds_segment *s = &path->at[i];
         uint32_t inst = r->plan->task_inst[s->task];
-        uint64_t key = key_of(r, inst, s->kind), *found = ds_map_find(&index, key);
-        uint32_t at = found ? (uint32_t)*found : all.n;
-        if (!found) {
+        uint64_t place = places[r->plan->insts.at[inst].scope];
+        place = ds_hash_mix(ds_hash_mix(place, DS_KEY(ds_plan_task_record(r->plan, s->task)->op)),
+                            s->kind);
+        const uint64_t *row_of = ds_map_find(&known, place);
+        uint32_t at = row_of ? (uint32_t)*row_of : all.n;
+        if (!row_of) {
+            uint64_t key = key_of(r, inst, s->kind), *found = ds_map_find(&index, key);
+            if (found) at = (uint32_t)*found;
+            if (!found) DS_HPUSH(&all, ((row){.kind = s->kind, .inst = inst}));
             ds_map_put(&index, key, at);
-            DS_HPUSH(&all, ((row){.kind = s->kind, .inst = inst}));
+            ds_map_put(&known, place, at);
         }
-        all.at[at].n++;
-        all.at[at].ps += s->end_ps - s->start_ps;
+        all.at[at].n += s->times;
+        all.at[at].ps += ds_segment_ps(s);
     }
     ds_map_deinit(&index);
+    ds_map_deinit(&known);
+    free(places);
     if (all.n) qsort(all.at, all.n, sizeof *all.at, longest_first);
     return (rows){all.at, all.n};
 }
@@ -98,8 +119,10 @@ void ds_report__put_critical(const ds_result *r, ds_buf *out) {
     ds_critical_path path;
     ds_critical_path_find(r, &path);
     if (path.n) {
-        ds_buf_printf(out, "\nCritical path: %u segment%s, each waited for the one before\n",
-                      path.n, path.n == 1 ? "" : "s");
+        int64_t n = 0;
+        for (uint32_t i = 0; i < path.n; i++) n += path.at[i].times;
+        ds_buf_printf(out, "\nCritical path: %lld segment%s, each waited for the one before\n",
+                      (long long)n, n == 1 ? "" : "s");
         put_kinds(r, &path, out);
         rows ops = rows_of(r, &path);
         for (uint32_t i = 0; i < ops.n && i < MAX_OPS; i++) put_row(r, &ops.at[i], out);

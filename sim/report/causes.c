@@ -189,7 +189,6 @@ void ds_causes_of_class(const ds_result *r, uint32_t cls, ds_causes *out) {
 void ds_causes_of_path(const ds_result *r, const ds_critical_path *path, ds_causes *out) {
     begin(out);
     for (uint32_t i = 0; i < path->n; i++)
-        add(out, r->plan, path->at[i].kind, path->at[i].task,
-            path->at[i].end_ps - path->at[i].start_ps);
+        add(out, r->plan, path->at[i].kind, path->at[i].task, ds_segment_ps(&path->at[i]));
     sort(out);
 }

@@ -28,7 +28,7 @@ static bool is_of_experts(const ds_result *r, const ds_segment *s, bool experts)
 }
 
 static void add(const ds_result *r, const ds_segment *s, bool experts, int64_t ps[DS_PART_COUNT]) {
-    int64_t length = s->end_ps - s->start_ps;
+    int64_t length = ds_segment_ps(s);
     ps[DS_PART_STEP] += length;
     if (s->kind != DS_TIME_COMPUTE && s->kind != DS_TIME_COMM) return;
     bool expert = is_of_experts(r, s, experts);

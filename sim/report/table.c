@@ -210,17 +210,21 @@ static void add(table *t, const ds_result *r, uint32_t task) {
     const ds_record *record = ds_plan_task_record(plan, task);
     const ds_group *group = ds_report__group(plan, task);
     ds_op_total *row = row_of(t, r, task);
-    row->n++;
-    row->ps += r->run.end_ps[task] - r->run.start_ps[task];
+    int64_t times = ds_plan_times(plan, plan->task_inst[task]), bytes;
+    row->n += times;
+    row->ps += times * (r->run.end_ps[task] - r->run.start_ps[task]);
     if (!group) {
         const ds_work *work = &ds_plan_task_variant(plan, task)->work;
-        row->flop += (double)work->flop;
-        row->memory_bytes += (double)work->bytes_read + (double)work->bytes_written;
+        row->flop += (double)work->flop * (double)times;
+        row->memory_bytes +=
+            ((double)work->bytes_read + (double)work->bytes_written) * (double)times;
         return;
     }
     ds_opcode op = group->request ? group->request->op : record->op->code;
-    row->bytes = ds_bytes_sum(row->bytes, group->bytes);
-    row->bus_bytes += ds_coll_bus_factor(op, group->n_devices) * (double)group->bytes;
+    bool told = ds_mul_i64(group->bytes, times, &bytes);
+    row->bytes = ds_bytes_sum(row->bytes, told ? bytes : DS_MANY_BYTES);
+    row->bus_bytes +=
+        ds_coll_bus_factor(op, group->n_devices) * (double)group->bytes * (double)times;
 }
 
 static int by_time(const void *a, const void *b) {

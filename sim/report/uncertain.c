@@ -84,7 +84,7 @@ static void collect(const ds_result *r, const ds_critical_path *path, shares *s,
                     int64_t *unknown_ps) {
     for (uint32_t i = 0; i < path->n; i++) {
         const ds_segment *segment = &path->at[i];
-        int64_t ps = segment->end_ps - segment->start_ps;
+        int64_t ps = ds_segment_ps(segment);
         ds_cost_spread spread;
         uint64_t key;
         if (segment->kind != DS_TIME_COMPUTE && segment->kind != DS_TIME_COMM) continue;

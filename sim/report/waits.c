@@ -70,14 +70,15 @@ static void own_side(finder *f, uint32_t task) {
     for (uint32_t i = 0; i < n; i++) {
         uint32_t maker = maker_of(plan, plan->operands.at[first + i], plan->task_class[task]);
         if (maker == DS_NONE) continue;
-        int64_t end = f->run->end_ps[maker];
+        int64_t end = ds_run_end_ps(f->run, plan, maker, task);
         if (end == 0 || end < ready || (end == ready && maker < from)) continue;
         ready = end;
         from = maker;
         why = DS_WAIT_DATA;
     }
-    if (before != DS_NONE && f->run->end_ps[before] > ready) {
-        ready = f->run->end_ps[before];
+    int64_t before_ps = before == DS_NONE ? 0 : ds_run_end_ps(f->run, plan, before, task);
+    if (before_ps > ready) {
+        ready = before_ps;
         from = before;
         why = plan->streams[plan->task_stream[task]].key ? DS_WAIT_COMMUNICATOR : DS_WAIT_STREAM;
     }

@@ -14,7 +14,11 @@ typedef struct ds_sim_options {
     uint32_t max_instances; /* 0: DS_PLAN_MAX_INSTANCES */
     bool unfold;
     uint32_t unfold_up_to; /* ds_plan_options */
-    bool stepwise;         /* transfers message by message */
+    /* Loops of so many turns or more whose turns do the same are simulated for three turns, and the
+     * others take what the second takes (sim/plan/repeat.c); 0: all turns are simulated. For results
+     * of which no task of a turn is asked for by itself. */
+    uint32_t repeat_turns;
+    bool stepwise; /* transfers message by message */
     /* The step that passes make is not verified with numbers (ds_model_step.trusted): for sweeps,
      * since whoever relies on a row runs that row by itself first. */
     bool trust_passes;

@@ -1,6 +1,7 @@
 /* The pipeline of a run: (passes →) plan → engine → memory → accounts. */
 #include "ir/passes/build/count.h"
 #include "ir/strategy/scenario.h"
+#include "ir/strategy/tokens.h"
 #include "sim/run/balance.h"
 #include "sim/run/internal.h"
 #include "sim/run/montecarlo.h"
@@ -14,14 +15,16 @@ static bool is_product(ds_work_kind kind) {
            kind == DS_WORK_RECURRENT;
 }
 
-static void add_compute(const ds_result *r, uint32_t task, ds_account *a) {
+static void add_compute(const ds_result *r, uint32_t task, int64_t times, ds_account *a) {
     const ds_variant *v = ds_plan_task_variant(r->plan, task);
-    int64_t ps = r->run.end_ps[task] - r->run.start_ps[task]; /* its cost, or slowed by transfers */
+    /* its cost, or slowed by transfers */
+    int64_t ps = times * (r->run.end_ps[task] - r->run.start_ps[task]);
     a->origin_ps[v->cost.origin] += ps;
     if (v->cost.fitted) a->fitted_ps += ps;
     if (v->cost.extrapolated) a->extrapolated_ps += ps;
-    a->flop_of[v->work.dtype] += v->work.flop;
-    if (is_product(v->work.kind)) a->product_flop_of[v->work.dtype] += v->work.flop;
+    ds_i128 flop = (ds_i128)v->work.flop * times;
+    a->flop_of[v->work.dtype] += flop;
+    if (is_product(v->work.kind)) a->product_flop_of[v->work.dtype] += flop;
 }
 
 const char *ds_comm_origin_name(ds_comm_origin origin) {
@@ -29,9 +32,9 @@ const char *ds_comm_origin_name(ds_comm_origin origin) {
     return origin < DS_COMM_ORIGIN_COUNT ? names[origin] : "?";
 }
 
-static void add_comm(const ds_result *r, uint32_t task, ds_account *a) {
+static void add_comm(const ds_result *r, uint32_t task, int64_t times, ds_account *a) {
     const ds_group *g = r->plan->activities[r->plan->task_activity[task]].group;
-    int64_t ps = r->run.end_ps[task] - r->run.start_ps[task];
+    int64_t ps = times * (r->run.end_ps[task] - r->run.start_ps[task]);
     ds_comm_origin origin = !g->request             ? DS_COMM_GIVEN
                             : g->terms.from_profile ? DS_COMM_PROFILE
                                                     : DS_COMM_LINKS;
@@ -39,42 +42,64 @@ static void add_comm(const ds_result *r, uint32_t task, ds_account *a) {
     if (g->terms.extrapolated) a->comm_extrapolated_ps += ps;
 }
 
-/* One pass over the tasks collects the compute and communication spans of every class. */
+/* The compute and communication spans of every class, of tasks that run equally often. */
+typedef struct account_spans {
+    ds_span *at;
+    uint32_t *first, *n; /* per class: of compute, then of communication */
+} account_spans;
+
+static void close_spans(ds_result *r, account_spans *spans, int64_t times) {
+    for (uint32_t c = 0; c < r->plan->n_classes; c++) {
+        ds_account *a = &r->accounts[c];
+        uint32_t *n = spans->n + 2 * c, *first = spans->first + 2 * c;
+        ds_span *compute = spans->at + first[0], *comm = spans->at + first[1];
+        uint32_t n_compute = ds_spans_merge(compute, n[0]), n_comm = ds_spans_merge(comm, n[1]);
+        int64_t hidden_ps = ds_spans_overlap(compute, n_compute, comm, n_comm);
+        a->compute_ps += times * ds_spans_total(compute, n_compute);
+        a->hidden_comm_ps += times * hidden_ps;
+        a->exposed_comm_ps += times * (ds_spans_total(comm, n_comm) - hidden_ps);
+        n[0] = n[1] = 0;
+    }
+}
+
+/* One pass over the tasks. Nothing runs across the gate of a repeat, so spans are merged between
+ * gates. */
 static void account(ds_result *r) {
     const ds_plan *plan = r->plan;
-    uint32_t *n_of = ds_xcalloc((size_t)plan->n_classes * 2 + 1, sizeof *n_of);
+    account_spans spans = {.first = ds_xcalloc((size_t)plan->n_classes * 2 + 1, sizeof(uint32_t)),
+                           .n = ds_xcalloc((size_t)plan->n_classes * 2, sizeof(uint32_t)),
+                           .at = ds_xcalloc(plan->n_tasks, sizeof(ds_span))};
     for (uint32_t t = 0; t < plan->n_tasks; t++)
-        n_of[2 * plan->task_class[t] + (plan->task_activity[t] != DS_NONE) + 1]++;
-    for (uint32_t i = 0; i < 2 * plan->n_classes; i++) n_of[i + 1] += n_of[i];
-    ds_span *spans = ds_xcalloc(plan->n_tasks, sizeof *spans);
-    uint32_t *fill = ds_xcalloc((size_t)plan->n_classes * 2, sizeof *fill);
-    for (uint32_t t = 0; t < plan->n_tasks; t++) {
+        spans.first[2 * plan->task_class[t] + (plan->task_activity[t] != DS_NONE) + 1]++;
+    for (uint32_t i = 0; i < 2 * plan->n_classes; i++) spans.first[i + 1] += spans.first[i];
+    int64_t times = 1;
+    for (uint32_t t = 0, gate = 0; t < plan->n_tasks; t++) {
+        bool passes = gate < plan->n_gates && plan->gates[gate].task <= t;
+        while (gate < plan->n_gates && plan->gates[gate].task <= t) gate++;
+        if (passes) close_spans(r, &spans, times);
+        if (passes) times = ds_plan_times(plan, plan->task_inst[t]);
         uint32_t slot = 2 * plan->task_class[t] + (plan->task_activity[t] != DS_NONE);
-        spans[n_of[slot] + fill[slot]++] = (ds_span){r->run.start_ps[t], r->run.end_ps[t]};
+        spans.at[spans.first[slot] + spans.n[slot]++] =
+            (ds_span){r->run.start_ps[t], r->run.end_ps[t]};
         ds_account *a = &r->accounts[plan->task_class[t]];
-        a->n_tasks++;
+        a->n_tasks += times;
         if (r->run.end_ps[t] > a->end_ps) a->end_ps = r->run.end_ps[t];
         if (plan->task_activity[t] == DS_NONE)
-            add_compute(r, t, a);
+            add_compute(r, t, times, a);
         else
-            add_comm(r, t, a);
+            add_comm(r, t, times, a);
     }
+    close_spans(r, &spans, times);
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         ds_account *a = &r->accounts[c];
-        ds_span *compute = spans + n_of[2 * c], *comm = spans + n_of[2 * c + 1];
-        uint32_t n_compute = ds_spans_merge(compute, fill[2 * c]),
-                 n_comm = ds_spans_merge(comm, fill[2 * c + 1]);
         ds_i128 flop = 0;
         for (int d = 0; d < DS_DTYPE_COUNT; d++) flop += a->flop_of[d];
         a->flop = (double)flop;
-        a->compute_ps = ds_spans_total(compute, n_compute);
-        a->hidden_comm_ps = ds_spans_overlap(compute, n_compute, comm, n_comm);
-        a->exposed_comm_ps = ds_spans_total(comm, n_comm) - a->hidden_comm_ps;
         a->idle_ps = r->run.step_ps - a->compute_ps - a->exposed_comm_ps;
     }
-    free(fill);
-    free(n_of);
-    free(spans);
+    free(spans.first);
+    free(spans.n);
+    free(spans.at);
 }
 
 /* Unknown capacities come last, then the larger peak. */
@@ -195,9 +220,36 @@ static ds_status find_program(ds_result *r, bool trusted, const ds_binding **pro
     return count_flop(r, err);
 }
 
+/* An allocator's blocks depend on all that was allocated before. */
+static bool may_repeat(const ds_result *r, const ds_sim_options *options, uint32_t n_jobs) {
+    return !n_jobs && !options->unfold && !options->stepwise &&
+           options->mem_mode != DS_MEM_ALLOCATOR && !(r->step && r->step->train.on);
+}
+
+/* A repeat that does not hold: its loop, and those before it, are followed whole; where that is not
+ * enough, all loops are. */
+static ds_status plan_and_run(ds_result *r, const ds_binding *program, const ds_profiles *profiles,
+                              const ds_sim_options *options, ds_plan_options *plan_options,
+                              ds_error *err) {
+    enum { TRIES = 3 };
+    for (int i = 0;; i++) {
+        DS_TRY(ds_plan_build(program, profiles, plan_options, &r->plan, err));
+        if (r->step) DS_TRY(ds_model_samples(r->source, &r->plan->samples, err));
+        if (r->step) r->plan->overhead_ps = r->step->train.iteration_overhead_ps;
+        DS_TRY(ds_engine_run(r->plan, options->progress, options->progress_context, &r->run, err));
+        if (r->run.refused == DS_NONE) return DS_OK;
+        plan_options->repeats_from += 1 + r->run.refused + 7 * (uint32_t)i * r->run.refused;
+        if (i + 1 == TRIES || r->plan->n_pauses) plan_options->repeat_turns = 0;
+        ds_run_deinit(&r->run);
+        ds_plan_free(r->plan);
+        r->plan = NULL;
+    }
+}
+
 ds_status ds_run__simulate(ds_result *r, const ds_binding *program, const ds_profiles *profiles,
                            const ds_sim_options *options, const ds_plan_job *jobs, uint32_t n_jobs,
                            ds_error *err) {
+    ds_tokens tokens = {0};
     ds_plan_options plan_options = {.max_instances = options->max_instances,
                                     .unfold = options->unfold,
                                     .unfold_up_to = options->unfold_up_to,
@@ -207,10 +259,12 @@ ds_status ds_run__simulate(ds_result *r, const ds_binding *program, const ds_pro
                                     .jobs = jobs,
                                     .n_jobs = n_jobs};
     if (r->step) plan_options.keeps_products = ds_strategy_keeps_products(&r->step->strategy);
-    DS_TRY(ds_plan_build(program, profiles, &plan_options, &r->plan, err));
-    if (r->step) DS_TRY(ds_model_samples(r->source, &r->plan->samples, err));
-    if (r->step) r->plan->overhead_ps = r->step->train.iteration_overhead_ps;
-    DS_TRY(ds_engine_run(r->plan, options->progress, options->progress_context, &r->run, err));
+    if (may_repeat(r, options, n_jobs)) {
+        plan_options.repeat_turns = options->repeat_turns;
+        DS_TRY(ds_tokens_read(r->source, &tokens, err));
+        plan_options.whole_dim = tokens.dim;
+    }
+    DS_TRY(plan_and_run(r, program, profiles, options, &plan_options, err));
     ds_mem_options memory = {.mode = options->mem_mode,
                              .framework = options->framework,
                              .keep_masks = options->keep_masks};

@@ -139,8 +139,9 @@ static runs *count_runs(const ds_plan *plan) {
         const ds_inst *inst = &plan->insts.at[i];
         if (!ds_plan_n_operands(plan, i)) continue;
         uint32_t value = plan->operands.at[inst->first_operand];
-        of[inst->record].n++;
-        if (plan->values.at[value].category == DS_CAT_GRADIENT) of[inst->record].n_grad++;
+        int64_t times = ds_plan_times(plan, i);
+        of[inst->record].n += times;
+        if (plan->values.at[value].category == DS_CAT_GRADIENT) of[inst->record].n_grad += times;
     }
     return of;
 }

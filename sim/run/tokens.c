@@ -99,7 +99,8 @@ static void find_ends(turns *t) {
     t->works = ds_xcalloc(t->n, sizeof *t->works);
     for (uint32_t k = 0; k < plan->n_tasks; k++) {
         uint32_t inst = plan->task_inst[k], turn = (uint32_t)(t->of_inst[inst] - t->of.lo);
-        if (t->r->run.end_ps[k] > t->end_ps[turn]) t->end_ps[turn] = t->r->run.end_ps[k];
+        int64_t end_ps = ds_run_end_ps(&t->r->run, plan, k, plan->n_tasks - 1);
+        if (end_ps > t->end_ps[turn]) t->end_ps[turn] = end_ps;
         if (!t->again[inst] && !stores(op_of(plan, inst))) t->works[turn] = true;
     }
     for (uint32_t i = 1; i < t->n; i++)
@@ -182,7 +183,8 @@ static int64_t cache_bytes(const turns *t, ds_token_times *out) {
         }
     }
     for (uint32_t v = 0; v < plan->values.n; v++)
-        if (uses[v] == (PUT | READ) && !is_tiled(plan, v)) sum += bytes_of(plan, v, t->r->fullest);
+        if (uses[v] == (PUT | READ) && !is_tiled(plan, v))
+            sum += bytes_of(plan, v, t->r->fullest) * ds_plan_times(plan, plan->values.at[v].inst);
     sum += follow_tiles(t, roots, uses, PUT | READ, out);
     free(roots);
     free(uses);

@@ -17,6 +17,8 @@
 #define ADVICE_MAX_TASKS 100000u
 
 enum { MOST_COLUMNS = 16 }; /* of a table of several values */
+/* Of fewer turns all are simulated: there is little to gain. */
+enum { LEAST_REPEATS = 8 };
 
 typedef struct arguments {
     cli_options common;
@@ -130,7 +132,7 @@ static const cli_option option_rows[] = {
              "to 100000 tasks. If a pipeline's stages have unequal work, simulate another cut"},
     {CLI_FLAG, AT(no_advice), "no-advice", 0, NULL, .help = "Never"},
     {CLI_FLAG, AT(unfold), "unfold", 0, NULL,
-     .help = "Simulate every device by itself, equal ones too"},
+     .help = "Simulate every device by itself, equal ones too, and every turn of loops"},
     {CLI_WORD, AT(network), "network", 0, "fluid|stepwise",
      .help = "Transfers as fluid phases, or message by message (slower; every device by itself); "
              "default: "
@@ -264,6 +266,12 @@ static ds_status read_options(const arguments *args, const ds_binding *binding,
     return DS_OK;
 }
 
+/* Does a report look at tasks one by one, or compare them in time? */
+static bool shows_tasks(const arguments *args) {
+    return args->json || args->csv || args->trace || args->explain || args->compares ||
+           args->advice || args->common.examine;
+}
+
 static ds_status simulate_program(const arguments *args, const ds_binding *binding,
                                   const ds_profiles *profiles, ds_result **result, ds_error *err) {
     progress p = {.start_ns = ds_clock_ns()};
@@ -272,6 +280,7 @@ static ds_status simulate_program(const arguments *args, const ds_binding *bindi
     DS_TRY(read_options(args, binding, &options, err));
     DS_TRY(read_jitter(args, binding, &jitter, err));
     options.unfold = options.unfold || jitter.runs;
+    options.repeat_turns = shows_tasks(args) ? 0 : LEAST_REPEATS;
     if (isatty(STDERR_FILENO)) {
         options.progress = show_progress;
         options.progress_context = &p;
@@ -318,7 +327,10 @@ static int fits_code(const ds_result *result) {
 
 static void advise(const arguments *args, const ds_profiles *profiles, side *s) {
     ds_sim_options options;
-    if (args->no_advice || (!args->advice && s->result->plan->n_tasks > ADVICE_MAX_TASKS)) return;
+    int64_t n_tasks = 0;
+    for (uint32_t c = 0; c < s->result->plan->n_classes; c++)
+        n_tasks += s->result->accounts[c].n_tasks;
+    if (args->no_advice || (!args->advice && n_tasks > ADVICE_MAX_TASKS)) return;
     if (read_options(args, &s->source.binding, &options, NULL) != DS_OK) return;
     if (args->advice) ds_balance_advise(s->result, profiles, &options);
     ds_advise(s->result, profiles, &options, args->common.settings.at, args->common.settings.n);
