@@ -241,7 +241,7 @@ void ds_bound__check_family(ds_bound_walk *w, const ds_value_info *info, uint32_
     if (!ds_bound__binder_range(w, &info->binders[i], &lo, &hi)) return;
     bool mentioned = binder_mentioned(&w->ck->unit->exprs, info, i);
     uint64_t n = (uint64_t)hi - (uint64_t)lo;
-    bool all = n <= DS_VERIFY_MAX_TURNS / turns;
+    bool all = n <= w->ck->max_turns / turns;
     uint64_t ends = ds_bound__end_turns(all, turns);
     for (int64_t at = lo; at < hi; at = mentioned ? ds_bound__next_turn(at, lo, hi, ends) : hi) {
         const ds_index *up = w->env.indices;

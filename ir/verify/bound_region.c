@@ -93,7 +93,7 @@ void ds_bound__for_loop(ds_bound_walk *w, const ds_op *loop) {
     ds_dependence info = {0};
     ds_verify__depends(w->ck, w->at->func, loop->body, loop->index, &info);
     uint64_t n = (uint64_t)hi - (uint64_t)lo, before = w->turns;
-    bool all = n <= DS_VERIFY_MAX_TURNS / before && n <= MAX_OP_CHECKS / (info.ops + 1) / before;
+    bool all = n <= w->ck->max_turns / before && n <= MAX_OP_CHECKS / (info.ops + 1) / before;
     uint64_t ends = ds_bound__end_turns(all, before);
     if (info.mentions && n) w->turns = before * (all ? n : 1);
     for (int64_t at = lo; at < hi; at = info.mentions ? ds_bound__next_turn(at, lo, hi, ends) : hi)
@@ -152,7 +152,7 @@ void ds_bound__local_region(ds_bound_walk *w, const ds_op *region) {
         own[i] = (ds_index){region->over[i], 0, i ? &own[i - 1] : w->env.indices};
         w->manual[w->n_manual++] = region->over[i];
     }
-    bool both = before <= DS_VERIFY_MAX_TURNS / 2; /* regions may be nested */
+    bool both = before <= w->ck->max_turns / 2; /* regions may be nested */
     if (both) w->turns = 2 * before;
     local_body(w, region, own);
     if (both && go_to_last(w, region, own)) local_body(w, region, own);
@@ -193,7 +193,7 @@ static void at_points(ds_bound_walk *w, const ds_op *op, uint32_t i) {
     ds_dependence info = {0};
     ds_verify__depends(w->ck, w->at->func, &alone, dims[i].name, &info);
     uint64_t n = hi > lo ? (uint64_t)hi - (uint64_t)lo : 0, before = w->turns;
-    bool all = n <= DS_VERIFY_MAX_TURNS / before && n <= MAX_OP_CHECKS / (info.ops + 1) / before;
+    bool all = n <= w->ck->max_turns / before && n <= MAX_OP_CHECKS / (info.ops + 1) / before;
     uint64_t ends = ds_bound__end_turns(all, before);
     if (info.mentions && n) w->turns = before * (all ? n : 1);
     for (int64_t at = lo; at < hi;

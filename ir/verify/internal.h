@@ -30,6 +30,7 @@ typedef struct ds_checker {
     ds_unit *unit;
     ds_diags *diags;
     const ds_binding *binding; /* NULL: symbolic */
+    uint64_t max_turns;        /* with numbers: of a nest of loops, that are all checked */
     ds_map reported;           /* with numbers: places that have a report */
     ds_library_items library;  /* read for the first unknown name */
     bool knows_library;

@@ -176,7 +176,12 @@ ds_status ds_verify(ds_unit *unit, ds_diags *diags) {
 }
 
 ds_status ds_verify_bound(ds_unit *unit, const ds_binding *binding, ds_diags *diags) {
-    ds_checker ck = {.unit = unit, .diags = diags, .binding = binding};
+    return ds_verify_bound_within(unit, binding, DS_VERIFY_MAX_TURNS, diags);
+}
+
+ds_status ds_verify_bound_within(ds_unit *unit, const ds_binding *binding, uint64_t max_turns,
+                                 ds_diags *diags) {
+    ds_checker ck = {.unit = unit, .diags = diags, .binding = binding, .max_turns = max_turns};
     uint32_t first = diags->all.n;
     ds_map_init(&ck.reported);
     /* Types that are inferred again at every turn of every loop are kept in a separate arena, freed

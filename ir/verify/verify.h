@@ -20,6 +20,9 @@ ds_status ds_verify(ds_unit *unit, ds_diags *diags);
  * of many turns. An op that does not depend on the index is checked in the first turn. Call after
  * ds_verify succeeded. */
 ds_status ds_verify_bound(ds_unit *unit, const ds_binding *binding, ds_diags *diags);
+/* With another limit than DS_VERIFY_MAX_TURNS. */
+ds_status ds_verify_bound_within(ds_unit *unit, const ds_binding *binding, uint64_t max_turns,
+                                 ds_diags *diags);
 
 #define DS_VERIFY_MAX_TURNS 4096
 
