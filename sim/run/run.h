@@ -10,6 +10,9 @@
 
 /* ---- the options of a run ---- */
 
+/* Loops of fewer turns have little to gain from repeat_turns. */
+#define DS_REPEAT_TURNS 8
+
 typedef struct ds_sim_options {
     uint32_t max_instances; /* 0: DS_PLAN_MAX_INSTANCES */
     bool unfold;

@@ -9,18 +9,13 @@
 #include "ir/lang/lang.h"
 #include "ir/verify/verify.h"
 #include "sim/run/run.h"
+#include "tools/bench/counter.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#ifdef __linux__
-#include <linux/perf_event.h>
-#include <sys/ioctl.h>
-#include <sys/syscall.h>
-#endif
 
 static const char program[] =
     "dir 1\n"
@@ -58,25 +53,6 @@ static double seconds(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static int open_counter(void) {
-#ifdef __linux__
-    struct perf_event_attr attr = {.type = PERF_TYPE_HARDWARE,
-                                   .size = sizeof attr,
-                                   .config = PERF_COUNT_HW_INSTRUCTIONS,
-                                   .exclude_kernel = 1,
-                                   .exclude_hv = 1};
-    return (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0);
-#else
-    return -1;
-#endif
-}
-
-static uint64_t read_counter(int counter) {
-    uint64_t value = 0;
-    if (counter >= 0 && read(counter, &value, sizeof value) != sizeof value) value = 0;
-    return value;
-}
-
 /* Runs this program once more, smaller, under callgrind; 0 if there is no valgrind to count. */
 static double instructions_by_callgrind(const char *self) {
     char command[1024], line[256];
@@ -111,15 +87,15 @@ static void measure(const ds_plan *plan, const char *self) {
     enum { RUNS = 7 };
     double times[RUNS];
     uint64_t instructions = 0;
-    int counter = open_counter();
+    int counter = bench_open_counter();
     for (int i = 0; i < RUNS; i++) {
         ds_run run;
         ds_error err;
-        uint64_t before = read_counter(counter);
+        uint64_t before = bench_read_counter(counter);
         double start = seconds();
         if (ds_engine_run(plan, NULL, NULL, &run, &err) != DS_OK) return;
         times[i] = seconds() - start;
-        instructions = read_counter(counter) - before;
+        instructions = bench_read_counter(counter) - before;
         ds_run_deinit(&run);
     }
     qsort(times, RUNS, sizeof *times, by_value);

@@ -17,8 +17,6 @@
 #define ADVICE_MAX_TASKS 100000u
 
 enum { MOST_COLUMNS = 16 }; /* of a table of several values */
-/* Of fewer turns all are simulated: there is little to gain. */
-enum { LEAST_REPEATS = 8 };
 
 typedef struct arguments {
     cli_options common;
@@ -280,7 +278,7 @@ static ds_status simulate_program(const arguments *args, const ds_binding *bindi
     DS_TRY(read_options(args, binding, &options, err));
     DS_TRY(read_jitter(args, binding, &jitter, err));
     options.unfold = options.unfold || jitter.runs;
-    options.repeat_turns = shows_tasks(args) ? 0 : LEAST_REPEATS;
+    options.repeat_turns = shows_tasks(args) ? 0 : DS_REPEAT_TURNS;
     if (isatty(STDERR_FILENO)) {
         options.progress = show_progress;
         options.progress_context = &p;
