@@ -2,11 +2,13 @@
  *
  * A line's `needs` is a list of words, each a choice of alternatives between |: a knob of the
  * section that has another value than its default, or one value, or a fact of the model (@tp,
- * training). A knob is idle if some word of knobs alone has no alternative that holds. Warnings
+ * training, rec). A knob is idle if some word of knobs alone has no alternative that holds. Warnings
  * look at facts too. */
+#include "ir/core/rec.h"
 #include "ir/strategy/internal.h"
 #include "ir/strategy/preset.h"
 #include "ir/strategy/scenario.h"
+#include "ir/strategy/tokens.h"
 
 #include <string.h>
 
@@ -198,6 +200,7 @@ static const void *record_of(const warner *w, const ds_knob *knob) {
 }
 
 static bool fact_holds(const warner *w, const alternative *a) {
+    if (ds_knobs__is_word(a->fact, a->fact_n, "rec")) return ds_rec_in(w->model, true) != NULL;
     if (*a->fact != '@') return w->train->on;
     if (w->strategy->ops) return true;
     for (uint32_t i = 0; i < w->marks.axes.n; i++)
@@ -211,6 +214,10 @@ static void put_failure(const warner *w, const alternative *a, ds_buf *out) {
     if (!a->knob && *a->fact == '@') {
         ds_buf_printf(out, "%sno dim of @%s is marked %.*s", and, w->model->name, (int)a->fact_n,
                       a->fact);
+        return;
+    }
+    if (!a->knob && ds_knobs__is_word(a->fact, a->fact_n, "rec")) {
+        ds_buf_printf(out, "%s@%s has no rec", and, w->model->name);
         return;
     }
     if (!a->knob) {
@@ -309,6 +316,23 @@ static void check_layers(const warner *w) {
     ds_buf_deinit(&value);
 }
 
+/* What a rec's knobs say that the scenario has no use for. */
+static void check_rec(const warner *w) {
+    const ds_attr *stores = ds_scenario_find(w->binding->unit, "strategy", "rec_stores");
+    const ds_attr *prefill = ds_scenario_find(w->binding->unit, "strategy", "prefill");
+    ds_tokens tokens;
+    if (w->varying || !ds_rec_in(w->model, true)) return;
+    if (stores && w->train->on && w->strategy->rec_stores == DS_REC_FUNCTIONAL)
+        ds_diags_add(w->out, DS_SEV_WARNING, DS_OK, stores->loc, NULL,
+                     "rec_stores = functional does nothing: the scenario trains");
+    if (!prefill || w->strategy->prefill != DS_PREFILL_VECTOR ||
+        ds_tokens_read(w->binding, &tokens, NULL) != DS_OK || !tokens.is_given)
+        return;
+    if (tokens.prompt - tokens.lo == 1)
+        ds_diags_add(w->out, DS_SEV_WARNING, DS_OK, prefill->loc, NULL,
+                     "prefill = vector does nothing: the prompt has one turn");
+}
+
 /* Of a scenario, or of the job that has taken its place. */
 static void warn_scenario(const ds_binding *binding, const ds_knobs_varying *varying,
                           ds_diags *out) {
@@ -331,6 +355,7 @@ static void warn_scenario(const ds_binding *binding, const ds_knobs_varying *var
     mark_func(&w.marks, w.model);
     for (uint32_t i = 0; i < n; i++) check_knob(&w, &knobs[i]);
     check_layers(&w);
+    check_rec(&w);
     ds_map_deinit(&w.marks.seen);
     ds_arena_deinit(&w.marks.arena);
 }
