@@ -318,7 +318,8 @@ static void find_rings(const slots *s, ds_lower_store *store) {
         if (most > 1 && whole) continue;
         int64_t window = window_of(store, own, depth, most);
         if (most > 1 && !s->rec->l->step->train.on && set_tiles(s->rec, store, k, window)) continue;
-        if (most > 1 && kind == DS_REC_FUNCTIONAL && !s->rec->l->step->train.on) {
+        bool anew = kind == DS_REC_FUNCTIONAL && !s->rec->l->step->train.on;
+        if (most > 1 && store->slots[k] > 1 && anew) {
             store->functional = true;
             store->turn_dim = dim;
             continue;

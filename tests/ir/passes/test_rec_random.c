@@ -87,9 +87,9 @@ Test(rec_random, loops_equal_the_recursion) {
 
 /* Any knobs of a rec. */
 static void put_keys(ds_rng *rng, const random_rec *p, bool prompt, ds_buf *out) {
-    static const char *const stores[] = {"rings", "whole", "point",    "block",
-                                         "paged", "ring",  "circular", "functional"};
-    int kind = (int)ds_rng_below(rng, 8), dim = (int)ds_rng_below(rng, 3);
+    static const char *const stores[] = {"rings", "whole",    "point",      "block", "paged",
+                                         "ring",  "circular", "functional", "host"};
+    int kind = (int)ds_rng_below(rng, 9), dim = (int)ds_rng_below(rng, 3);
     ds_buf_printf(out, ", strategy { rec_stores = %s", stores[kind]);
     if (kind == 3 || kind == 4)
         ds_buf_printf(out, ", rec_tile = %d", 1 + (int)ds_rng_below(rng, 4));
