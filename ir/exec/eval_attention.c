@@ -135,12 +135,29 @@ static double soften(double *row, keys seen, int64_t n) {
     return seen.lo < seen.hi ? most + log(sum) : log_zero;
 }
 
+/* The rows lo … hi - 1. */
+static rows some_rows(rows all, keys part) {
+    return (rows){all.at + part.lo * all.step, part.hi - part.lo, all.width, all.step};
+}
+
+/* The keys that some query sees: others are no numbers, perhaps, as in a block that is padded. */
+static keys seen_of(const heads *a) {
+    keys all = {a->k->dims[1], 0};
+    for (int64_t s = 0; s < a->q->dims[1]; s++) {
+        keys seen = visible(a, s);
+        if (seen.lo < seen.hi && seen.lo < all.lo) all.lo = seen.lo;
+        if (seen.lo < seen.hi && seen.hi > all.hi) all.hi = seen.hi;
+    }
+    return all.lo < all.hi ? all : (keys){0, 0};
+}
+
 ds_status ds_exec__eval_attention(const ds_eval *e, ds_error *err) {
     heads a;
     ds_tensor room;
     DS_TRY(read_heads(e, 0, &a, err));
     DS_TRY(scores_new(e, &a, &room, err));
     int64_t n_heads = a.q->dims[2];
+    keys seen = seen_of(&a);
     for (int64_t b = 0; b < a.q->dims[0]; b++)
         for (int64_t h = 0; h < n_heads; h++) {
             rows p = scores_of(&a, &room, b, h);
@@ -148,8 +165,9 @@ ds_status ds_exec__eval_attention(const ds_eval *e, ds_error *err) {
                 double lse = soften(p.at + s * p.step, visible(&a, s), p.width);
                 if (e->op->n_out > 1) e->out[1]->t.at[(b * p.n + s) * n_heads + h] = lse;
             }
-            multiply_add(1, p, false, head_of(a.v, b, h / a.per_key_head), false,
-                         head_of(&e->out[0]->t, b, h));
+            rows v = some_rows(head_of(a.v, b, h / a.per_key_head), seen);
+            p = (rows){p.at + seen.lo, p.n, v.n, p.step};
+            multiply_add(1, p, false, v, false, head_of(&e->out[0]->t, b, h));
         }
     ds_tensor_drop(&room);
     return DS_OK;

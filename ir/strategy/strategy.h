@@ -113,6 +113,12 @@ typedef enum ds_rec_fuse {
     DS_REC_APART /* stay apart */
 } ds_rec_fuse;
 
+/* Attention of a rec to ranges of turns (lower/rec_tile.c). */
+typedef enum ds_rec_attention {
+    DS_REC_ONCE, /* one op */
+    DS_REC_TILES /* one a tile of rec_tile points */
+} ds_rec_attention;
+
 #define DS_TP_PIPE_CHUNKS 4 /* Transformer Engine's num_splits, module/base.py */
 
 /* When weights that are shared out (zero = 3) leave a device's memory. */

@@ -216,6 +216,9 @@ static ds_status run_op(ds_lower_rec *rec, const ds_op *op, ds_error *err) {
     ds_use *local = ds_lower__rec_local(rec, s, op->out[0]);
     if (op->code == DS_OP_CASE)
         return ds_lower__use(rec->l, rec->frame, branch_of(rec, op), local, err);
+    bool done;
+    DS_TRY(ds_lower__tile_op(rec, op, &done, err));
+    if (done) return DS_OK;
     if (is_slice(rec, op)) {
         DS_TRY(ds_lower__use(rec->l, rec->frame, &op->in[0], local, err));
         const ds_lower_store *store = &rec->stores[op->in[0].value.i];
@@ -342,14 +345,14 @@ static void mark_written(const ds_lower_rec *rec, const ds_temporal_node *nodes,
     }
 }
 
-static const char *loop_name(const ds_lower_rec *rec, uint32_t dim) {
+const char *ds_lower__rec_index(const ds_lower_rec *rec, const char *wanted) {
     const char **open = DS_NEW_N(arena_of(rec), const char *, rec->depth + 16);
     uint32_t n = 0;
     if (rec->l->micro_index) open[n++] = rec->l->micro_index;
     for (const ds_lower_loop *at = rec->l->loops; at && n < 15; at = at->up)
         if (!at->unrolled) open[n++] = at->name;
     for (uint32_t i = 0; i < rec->depth; i++) open[n++] = rec->names[i];
-    return ds_clone_index_name(&rec->l->c, rec->program.dims[dim].name, open, n);
+    return ds_clone_index_name(&rec->l->c, wanted, open, n);
 }
 
 static ds_status write_nodes(ds_lower_rec *rec, const ds_temporal_node *nodes, uint32_t n,
@@ -416,7 +419,7 @@ static ds_status write_loop(ds_lower_rec *rec, const ds_temporal_node *node, ds_
         if (written[i] && store->wanted && !store->open)
             DS_TRY(open_store(rec, store, name_of_store(rec, i), err));
     }
-    const char *name = loop_name(rec, node->dim);
+    const char *name = ds_lower__rec_index(rec, rec->program.dims[node->dim].name);
     ds_op *loop = ds_build_for(b, name, number(rec, node->lo), number(rec, node->hi));
     loop->loc = ds_clone_loc(&rec->l->c, rec->op->loc);
     for (uint32_t i = 0; i < n_stores; i++) {
@@ -473,7 +476,7 @@ static ds_status write_family(ds_lower_rec *rec, const ds_lower_store *store, co
     if (dim == store->n_dims)
         return ds_lower__store_take(rec, store, name, index, DS_NO_EXPR, out, err);
     const ds_temporal_range *range = ds_lower__rec_range(rec, UINT32_MAX, store->dims[at]);
-    const char *text = loop_name(rec, store->dims[at]);
+    const char *text = ds_lower__rec_index(rec, rec->program.dims[store->dims[at]].name);
     ds_op *loop = ds_build_for(b, text, number(rec, range->lo), number(rec, range->hi));
     loop->loc = ds_clone_loc(&rec->l->c, rec->op->loc);
     rec->names[rec->depth++] = loop->index;

@@ -316,12 +316,16 @@ static ds_status write_embedding(batch *b, ds_error *err) {
 
 /* ---- layout ---- */
 
-static bool size_of(const batch *b, const ds_type *type, uint32_t d, int64_t *out) {
+bool ds_lower__rec_size(const ds_lower_rec *rec, ds_expr size, ds_loc loc, int64_t *out) {
     ds_binding binding;
-    if (ds_expr_is_int(&b->l->c.unit->exprs, type->dims[d].size, out)) return true;
-    if (ds_bind(b->l->c.unit, NULL, 0, &binding, NULL) != DS_OK) return false;
+    if (ds_expr_is_int(&rec->l->c.unit->exprs, size, out)) return true;
+    if (ds_bind(rec->l->c.unit, NULL, 0, &binding, NULL) != DS_OK) return false;
     ds_env env = ds_binding_env(&binding, NULL);
-    return ds_expr_eval_int(&env, type->dims[d].size, b->from->loc, out, NULL) == DS_OK;
+    return ds_expr_eval_int(&env, size, loc, out, NULL) == DS_OK;
+}
+
+static bool size_of(const batch *b, const ds_type *type, uint32_t d, int64_t *out) {
+    return ds_lower__rec_size(b->rec, type->dims[d].size, b->from->loc, out);
 }
 
 /* Elements of the dims before `n`, without the axis; 0: not known. */

@@ -152,8 +152,7 @@ bool ds_lower__in_chunk(const ds_lower_rec *rec) {
            ds_lower__rec_is_chunk(rec, rec->running->statement);
 }
 
-/* At the last turn of the chunk. */
-static ds_expr at_last(ds_lower_rec *rec, ds_expr e) {
+ds_expr ds_lower__chunk_last(ds_lower_rec *rec, ds_expr e) {
     ds_lower_loop *at = rec->chunks.at;
     at->by = fold(rec, DS_EXPR_ADD, rec->chunks.first, number(rec, rec->chunks.size - 1));
     ds_expr last = ds_lower__expr(rec->l, rec->frame, e);
@@ -323,7 +322,7 @@ static ds_status read_range(ds_lower_rec *rec, const ds_use *use, const ds_tempo
     ds_lower_mark mark = {.range = true, .window = back == INT64_MAX ? back : back + 1};
     if (!ds_lower__rec_is_here(rec, rec->running, read))
         return read_joint(rec, use, ds_lower__expr(rec->l, rec->frame, use->index[i]),
-                          at_last(rec, use->index_hi[i]), mark, out, err);
+                          ds_lower__chunk_last(rec, use->index_hi[i]), mark, out, err);
     ds_use own = *ds_lower__rec_local(rec, read->source, use->value);
     const ds_lower_mark *axis = ds_lower__mark_of(rec, own);
     if (!axis) {

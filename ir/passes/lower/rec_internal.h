@@ -29,9 +29,11 @@ typedef struct ds_lower_store {
     uint32_t depth;
     ds_temporal_place turn;
     ds_use old;
-    bool one;             /* one slot in all */
-    bool many;            /* some reader reads ranges of several dims at once */
-    uint32_t ranges;      /* a set: of these dims ranges are read */
+    bool one;        /* one slot in all */
+    bool many;       /* some reader reads ranges of several dims at once */
+    uint32_t ranges; /* a set: of these dims ranges are read */
+    int64_t block;   /* attention reads so many points of the minor dim at once; 0: none does */
+    bool mixed;      /* … and others read ranges of any length */
     const ds_type *point; /* of one point */
     bool open;            /* `now` is there */
     ds_use now;           /* what is stored where ops are being written */
@@ -83,6 +85,16 @@ typedef struct ds_lower_chunks {
     ds_map marks;         /* value of the copy + 1 → ds_lower_mark * */
 } ds_lower_chunks;
 
+/* Attention in tiles (rec_tile.c). By statement of the whole program; `in` is NULL without tiles. */
+typedef struct ds_lower_tiles {
+    int64_t points; /* of a tile */
+    uint32_t *in;   /* 1 + the dim of the ranges: an attention in tiles, and what makes its keys and
+                       values of a store */
+    bool *left_out; /* … and nothing else reads: no op is written */
+    bool *by_turn;  /* of an attention: ranges end one point later in each turn */
+    ds_use *store;  /* of a stack that has run: what it reads */
+} ds_lower_tiles;
+
 /* A value of the copy that a chunk makes. The dim `axis` counts the chunk's turns; of a range, the
  * points that the chunk's last turn reads, and each turn before reads one less. */
 typedef struct ds_lower_mark {
@@ -103,6 +115,7 @@ typedef struct ds_lower_rec {
     ds_temporal_program whole; /* without chunks */
     uint32_t n_whole;
     ds_lower_chunks chunks;
+    ds_lower_tiles tiles;
     const ds_op **op_of;          /* [program.n]; NULL: a yield */
     const ds_use *const *yielded; /* [program.n]: of a yield */
     const ds_use *const **uses;   /* [n_whole]: of a statement's reads */
@@ -187,6 +200,8 @@ ds_status ds_lower__chunk_put(ds_lower_rec *rec, ds_lower_store *store, const ch
 ds_status ds_lower__chunk_settle(ds_lower_rec *rec, ds_use *x, const ds_type *type, ds_error *err);
 /* Begins a run of a chunk; returns its first turn. */
 ds_expr ds_lower__chunk_begin(ds_lower_rec *rec, ds_lower_loop *at, ds_expr chunk);
+/* An expression of the source at the chunk's last turn. */
+ds_expr ds_lower__chunk_last(ds_lower_rec *rec, ds_expr e);
 /* Where the turns lie in a value that is carried: after the first dim. */
 uint32_t ds_lower__chunk_axis(const ds_type *point);
 /* The type of one turn with a chunk's turns as the dim `axis`. */
@@ -197,6 +212,9 @@ void ds_lower__mark(ds_lower_rec *rec, ds_use use, ds_lower_mark mark);
 ds_status ds_lower__chunk_move(ds_lower_rec *rec, ds_use *x, uint32_t axis, ds_error *err);
 /* Repeats a value without turns along a new axis. */
 ds_status ds_lower__chunk_repeat(ds_lower_rec *rec, ds_use *x, uint32_t axis, ds_error *err);
+
+/* rec_batch.c: the value of a size of the copy. False: no number. */
+bool ds_lower__rec_size(const ds_lower_rec *rec, ds_expr size, ds_loc loc, int64_t *out);
 
 /* Is the expression of the source the turn plus a number? */
 bool ds_lower__chunk_moves(const ds_lower_rec *rec, ds_expr e);
@@ -231,6 +249,18 @@ ds_status ds_lower__rec_copy(ds_lower_rec *rec, ds_lower_store *store, const cha
                              const ds_temporal_node *run, ds_error *err);
 ds_status ds_lower__rec_copies(ds_lower_rec *rec, const ds_temporal_node *loop, ds_error *err);
 ds_status ds_lower__rec_end_turn(ds_lower_rec *rec, const ds_temporal_place *turn, ds_error *err);
+
+/* rec_tile.c. Finds the attentions that run in tiles. Errors: DS_ERR_UNSUPPORTED. O(n^2) of the
+ * statements that read ranges. */
+ds_status ds_lower__rec_tiles(ds_lower_rec *rec, ds_error *err);
+/* Says in a store whose dims are known how attentions in tiles read ranges of the statement. */
+void ds_lower__tile_store(const ds_lower_rec *rec, uint32_t source, ds_lower_store *store);
+/* Writes the run of an op in tiles; *done: nothing more is to be written. Errors:
+ * DS_ERR_UNSUPPORTED. */
+ds_status ds_lower__tile_op(ds_lower_rec *rec, const ds_op *op, bool *done, ds_error *err);
+
+/* rec.c: a name for a loop's index that no open loop has. */
+const char *ds_lower__rec_index(const ds_lower_rec *rec, const char *wanted);
 
 /* rec_store.c: which values are stored, and how. Errors: DS_ERR_UNSUPPORTED. */
 ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err);

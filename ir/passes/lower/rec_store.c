@@ -285,6 +285,14 @@ static int64_t slots_for_chunks(const slots *s, int64_t most) {
     return (most + chunks->size - 1) / chunks->size * chunks->size;
 }
 
+/* Of so many points one after another, the points of all blocks that they may lie in; chunks are
+ * whole, too. */
+static int64_t blocks_of(const slots *s, const ds_lower_store *store, int64_t points) {
+    int64_t block = store->block, all = ((points + block - 2) / block + 1) * block, step = block;
+    while (s->joint && step % s->rec->chunks.size) step += block;
+    return (all + step - 1) / step * step;
+}
+
 /* Rings, from the outermost loop in. A dim inside may be one only if every read comes in the turn
  * of the loops around that made the point. */
 static void find_rings(const slots *s, ds_lower_store *store) {
@@ -314,8 +322,9 @@ static void find_rings(const slots *s, ds_lower_store *store) {
         bool range = store->ranges >> dim & 1, minor = k + 1 == store->n_dims;
         if (range && (store->many || (most > 1 && !minor))) most = INT64_MAX;
         bool ranged = range && minor && most > 1;
-        bool twice = ranged && kind != DS_REC_RING;
-        if (most > 1 && whole) continue;
+        bool blocks = ranged && store->block && !store->mixed;
+        bool twice = ranged && !blocks && kind != DS_REC_RING;
+        if (most > 1 && (whole || (ranged && store->mixed))) continue;
         int64_t window = window_of(store, own, depth, most);
         if (most > 1 && !s->rec->l->step->train.on && set_tiles(s->rec, store, k, window)) continue;
         bool anew = kind == DS_REC_FUNCTIONAL && !s->rec->l->step->train.on;
@@ -324,12 +333,13 @@ static void find_rings(const slots *s, ds_lower_store *store) {
             store->turn_dim = dim;
             continue;
         }
+        if (blocks && most < store->slots[k]) most = blocks_of(s, store, most);
         if (most >= store->slots[k]) continue;
         if (twice && kind != DS_REC_CIRCULAR && most > store->slots[k] / 2) continue;
         store->slots[k] = most;
         store->ring[k] = true;
         store->twice = twice;
-        store->once = ranged && !twice;
+        store->once = ranged && !blocks && !twice;
     }
 }
 
@@ -339,7 +349,10 @@ static void count_slots(const ds_lower_rec *rec, ds_lower_store *store) {
     uint32_t last = store->n_dims - 1;
     int64_t tile = tile_of(rec);
     store->functional = store->functional && !store->one;
-    if (store->one || !tile || store->n_dims == 0) return;
+    if (store->one || store->n_dims == 0) return;
+    if (store->block)
+        store->slots[last] = (store->slots[last] + store->block - 1) / store->block * store->block;
+    if (!tile) return;
     if (!store->tile && !store->ring[last]) set_tiles(rec, store, last, 0);
     /* Each row begins with a tile. */
     if (store->tile) store->slots[last] = (store->slots[last] + tile - 1) / tile * tile;
@@ -422,7 +435,9 @@ static ds_status plan_store(ds_lower_rec *rec, uint32_t statement, ds_value valu
     }
     uint32_t range = rec->op_of[statement] ? ranges_of(rec, value, store) : 0;
     if (store->axis > store->point->rank) store->axis = 0;
-    return order_dims(rec, store, statement, range, info->loc, err);
+    DS_TRY(order_dims(rec, store, statement, range, info->loc, err));
+    ds_lower__tile_store(rec, statement, store);
+    return DS_OK;
 }
 
 static uint32_t runs_of(const ds_temporal_node *nodes, uint32_t n, uint32_t statement) {
@@ -473,7 +488,8 @@ static ds_status plan_values(ds_lower_rec *rec, ds_error *err) {
         DS_TRY(plan_store(rec, statement, value, store, err));
         if (!rec->schedule.unrolled) find_rings(&s, store);
         count_slots(rec, store);
-        windows = windows || store->twice || store->once;
+        windows = windows || store->twice || store->once ||
+                  (store->block && store->ring[store->n_dims - 1]);
         hosts = hosts || store->host;
     }
     ds_rec_stores kind = rec->l->step->strategy.rec_stores;
@@ -495,6 +511,7 @@ ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err) {
     ds_map_clear(&rec->stored);
     rec->here = DS_NEW_N(arena, ds_lower_here, rec->program.n + 1);
     rec->local = DS_NEW_N(arena, ds_use, 2 * rec->n_values + 1);
+    DS_TRY(ds_lower__rec_tiles(rec, err));
     walk(rec, rec->schedule.nodes, rec->schedule.n_nodes, 0);
     for (uint32_t s = 0; s < rec->program.n; s++) rec->here[s].valid = false;
     DS_TRY(plan_values(rec, err));
