@@ -11,6 +11,7 @@ function share(bytes) { return 100 * bytes / (48 * 2 ^ 30) }
 /"bytes": / && n > grown { bytes[++grown] = $2 }
 /"token_ps": .$/ { listed = 1; next }
 /\]/ { listed = 0 }
+/"per_class"/ { exit } # the rest, with each segment of the critical path, is long
 listed { ps[++m] = $1 }
 END {
     print "rest", share(peak - cache), "cache", share(cache)
