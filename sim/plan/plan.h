@@ -248,6 +248,7 @@ typedef struct ds_pause {
 typedef struct ds_repeat {
     uint32_t first, end; /* instances */
     uint32_t up;         /* the repeat around it; DS_NONE */
+    const ds_op *around; /* the op in whose body the loop stands; NULL: none */
     int64_t times;
     int64_t *issue_ps; /* per class: what its host issues in a turn */
 } ds_repeat;
@@ -385,9 +386,11 @@ typedef struct ds_plan_options {
      * mode keeps its result (saves_eager.c). */
     bool keeps_products;
     /* Loops of so many turns or more whose turns do the same are followed for three turns (repeat.c);
-     * 0: no loops. The first `repeats_from` such loops are followed whole, and so are loops over
-     * `whole_dim`. */
+     * 0: no loops. Followed whole are the loops in the bodies of `whole` (NULL among them: in none),
+     * of the others the first `repeats_from` that are met, and all loops over `whole_dim`. */
     uint32_t repeat_turns, repeats_from;
+    const ds_op *const *whole;
+    uint32_t n_whole;
     const char *whole_dim; /* NULL: none */
 } ds_plan_options;
 

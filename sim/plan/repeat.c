@@ -79,17 +79,30 @@ static bool has_tiles(ds_builder *b) {
     return b->tiled;
 }
 
+/* The op in whose body a scope's ops stand; NULL: in none. */
+static const ds_op *op_around(const ds_builder *b, uint32_t scope) {
+    return scope == DS_NONE ? NULL : b->plan->scopes.at[scope].op;
+}
+
+static bool is_whole(const ds_builder *b, const ds_frame *f, const ds_op *op) {
+    const ds_plan_options *options = b->options;
+    const ds_op *around = op_around(b, f->scope);
+    bool whole = options->whole_dim && strcmp(options->whole_dim, op->index) == 0;
+    for (uint32_t i = 0; i < options->n_whole; i++) whole = whole || options->whole[i] == around;
+    return whole;
+}
+
 bool ds_plan__may_repeat(ds_builder *b, const ds_frame *f, const ds_op *op, int64_t turns) {
     const ds_plan_options *options = b->options;
     int64_t all;
     if (!options->repeat_turns || turns < options->repeat_turns || turns < 4) return false;
     if (op->n_out > op->n_args || b->on_symbols || f->rank_device != DS_NONE) return false;
-    if (options->whole_dim && strcmp(options->whole_dim, op->index) == 0) return false;
     if (!ds_mul_i64(b->repeated ? b->repeated : 1, turns, &all) || all > MOST_TURNS) return false;
     if (has_tiles(b)) return false;
     const uint64_t *found = ds_map_find(&b->repeats_of, DS_KEY(op));
     if (!found) {
-        ds_map_put(&b->repeats_of, DS_KEY(op), body_is_alike(b, f, op->body, op->index));
+        ds_map_put(&b->repeats_of, DS_KEY(op),
+                   !is_whole(b, f, op) && body_is_alike(b, f, op->body, op->index));
         found = ds_map_find(&b->repeats_of, DS_KEY(op));
     }
     return *found && b->n_repeats++ >= options->repeats_from;
@@ -120,9 +133,12 @@ bool ds_plan__leave_alike(const ds_builder *b, ds_turn_mark first, const ds_slot
     return alike;
 }
 
-uint32_t ds_plan__begin_repeat(ds_builder *b, int64_t times) {
+uint32_t ds_plan__begin_repeat(ds_builder *b, uint32_t scope, int64_t times) {
     uint32_t repeat = b->plan->repeats.n;
-    ds_repeat fresh = {.first = b->plan->insts.n, .times = times, .up = b->repeat - 1};
+    ds_repeat fresh = {.first = b->plan->insts.n,
+                       .around = op_around(b, scope),
+                       .times = times,
+                       .up = b->repeat - 1};
     DS_HPUSH(&b->plan->repeats, fresh);
     b->repeat = repeat + 1;
     b->repeated = (b->repeated ? b->repeated : 1) * times;

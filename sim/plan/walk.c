@@ -318,7 +318,7 @@ static ds_status loop(ds_builder *b, frame *f, const ds_op *op, const ds_index *
         if (repeats && l == lo) first = mark(b);
         if (repeats && l == lo + 1) {
             second = mark(b);
-            repeat = ds_plan__begin_repeat(b, hi - lo - 2);
+            repeat = ds_plan__begin_repeat(b, outer, hi - lo - 2);
             if (op->n_args) memcpy(before, carried, op->n_args * sizeof *before);
         }
         DS_TRY(add_scope(b, outer, op, f->ctx->func, l, &f->scope, err));

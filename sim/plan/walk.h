@@ -50,8 +50,8 @@ typedef struct ds_turn_mark {
  * turn, or the same value from before both? Then all later turns do what the second does. */
 bool ds_plan__leave_alike(const ds_builder *b, ds_turn_mark first, const ds_slot *left,
                           ds_turn_mark second, const ds_slot *left_second, uint32_t n);
-/* Begins a repeat, before its turn; ends it after, as one that stands for so many turns, or none. */
-uint32_t ds_plan__begin_repeat(ds_builder *b, int64_t times);
+/* Begins a repeat of a loop in the scope, before its turn; ends it after, as one that stands for so many turns, or none. */
+uint32_t ds_plan__begin_repeat(ds_builder *b, uint32_t scope, int64_t times);
 void ds_plan__end_repeat(ds_builder *b, uint32_t repeat, bool holds);
 
 /* saves.c: lets go of what the kernels of the scenario's stack do not keep. */

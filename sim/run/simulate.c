@@ -226,24 +226,48 @@ static bool may_repeat(const ds_result *r, const ds_sim_options *options, uint32
            options->mem_mode != DS_MEM_ALLOCATOR && !(r->step && r->step->train.on);
 }
 
-/* A repeat that does not hold: its loop, and those before it, are followed whole; where that is not
- * enough, all loops are. */
+typedef DS_VEC(const ds_op *) body_list;
+
+/* What the next plan follows whole, since a repeat did not hold: at first the loops so far, for the
+ * beginning may be unlike the rest; where one is refused again, all loops of the same body, such as
+ * the stages of a token. */
+static void follow_whole(const ds_plan *plan, uint32_t refused, body_list *bodies,
+                         ds_plan_options *options) {
+    const ds_op *around = plan->repeats.at[refused].around;
+    for (uint32_t i = 0; i < bodies->n; i++)
+        if (bodies->at[i] == around) {
+            options->repeats_from = 0;
+            options->whole = bodies->at;
+            options->n_whole = bodies->n;
+            return;
+        }
+    DS_HPUSH(bodies, around);
+    options->whole = bodies->at;
+    options->repeats_from += refused + 1;
+}
+
 static ds_status plan_and_run(ds_result *r, const ds_binding *program, const ds_profiles *profiles,
                               const ds_sim_options *options, ds_plan_options *plan_options,
                               ds_error *err) {
-    enum { TRIES = 3 };
-    for (int i = 0;; i++) {
-        DS_TRY(ds_plan_build(program, profiles, plan_options, &r->plan, err));
-        if (r->step) DS_TRY(ds_model_samples(r->source, &r->plan->samples, err));
+    enum { TRIES = 6 };
+    body_list bodies = {0};
+    ds_status status = DS_OK;
+    for (int i = 0; status == DS_OK; i++) {
+        status = ds_plan_build(program, profiles, plan_options, &r->plan, err);
+        if (status == DS_OK && r->step)
+            status = ds_model_samples(r->source, &r->plan->samples, err);
+        if (status != DS_OK) break;
         if (r->step) r->plan->overhead_ps = r->step->train.iteration_overhead_ps;
-        DS_TRY(ds_engine_run(r->plan, options->progress, options->progress_context, &r->run, err));
-        if (r->run.refused == DS_NONE) return DS_OK;
-        plan_options->repeats_from += 1 + r->run.refused + 7 * (uint32_t)i * r->run.refused;
+        status = ds_engine_run(r->plan, options->progress, options->progress_context, &r->run, err);
+        if (status != DS_OK || r->run.refused == DS_NONE) break;
+        follow_whole(r->plan, r->run.refused, &bodies, plan_options);
         if (i + 1 == TRIES || r->plan->n_pauses) plan_options->repeat_turns = 0;
         ds_run_deinit(&r->run);
         ds_plan_free(r->plan);
         r->plan = NULL;
     }
+    free(bodies.at);
+    return status;
 }
 
 ds_status ds_run__simulate(ds_result *r, const ds_binding *program, const ds_profiles *profiles,

@@ -197,6 +197,23 @@ static void same_path(const ds_result *a, const ds_result *b, const char *text) 
     ds_critical_path_deinit(&two);
 }
 
+static void same_stages(const ds_result *a, const ds_result *b, const char *text) {
+    ds_stages one, two;
+    ds_stages_find(a, &one);
+    ds_stages_find(b, &two);
+    cr_assert_eq(one.n, two.n);
+    for (uint32_t i = 0; i < one.n; i++) {
+        const ds_stage *x = &one.at[i], *y = &two.at[i];
+        cr_assert_eq(x->first_ps, y->first_ps, "%s", text);
+        cr_assert_eq(x->last_ps, y->last_ps, "%s", text);
+        cr_assert_eq(x->bubble_ps, y->bubble_ps, "%s", text);
+        cr_assert_eq(x->sent_bytes, y->sent_bytes, "%s", text);
+        cr_assert_eq(x->sent_most_bytes, y->sent_most_bytes, "%s", text);
+    }
+    ds_stages_deinit(&one);
+    ds_stages_deinit(&two);
+}
+
 /* The summaries say the same but for the line that says how many tasks were simulated. */
 static void same_summary(const ds_result *a, const ds_result *b, const char *program) {
     ds_buf text[2] = {{0}, {0}};
@@ -240,6 +257,7 @@ static bool check(const sim_case *c, const char *text) {
             cr_assert_eq(r->tokens->ps[i], u->tokens->ps[i], "token %u\n%s", i, text);
     }
     same_path(r, u, text);
+    same_stages(r, u, text);
     same_summary(r, u, text);
     bool repeats = r->plan->n_tasks < u->plan->n_tasks;
     ds_result_free(r);
@@ -344,6 +362,8 @@ Test(repeat, decode) {
     cr_expect(check_file("tests/data/rec/llama.dir", "T=9 L=10 tp=2"));
     cr_expect(check_file("tests/data/rec/llama.dir", "T=3 L=10 tp=2 dp=2"));
     cr_expect(check_file("scenarios/decode-llama-70b.dir", "model.layers=9 seq=20 prompt=7"));
+    check_file("tests/data/rec/llama.dir",
+               "T=5 L=18 pp=2 tp=2"); /* no token waits for one before */
     check_file("scenarios/temporal/n-step.dir", NULL);
     check_file("scenarios/temporal/rnn.dir", NULL);
 }
@@ -368,6 +388,13 @@ Test(repeat, stores) {
             check_with("scenarios/temporal/window.dir", "T=20 layers=12 P=2", tokens, knobs), tiled,
             "%s", knobs);
     }
+}
+
+/* Of two stages: layers of the prompt's tokens run side by side and are followed one by one, layers
+ * of decoded tokens repeat. */
+Test(repeat, stages) {
+    static const char settings[] = "model.layers=20 seq=24 prompt=7 tp=2";
+    cr_expect(check_with("scenarios/decode-llama-70b.dir", settings, "", "pp = 2"));
 }
 
 #define LOOP_HEAD                                                                                  \
