@@ -96,6 +96,8 @@ typedef struct ds_model_step {
     /* Set by the caller before `shard` if the program will be read and not run: the mesh may then
      * have more places than the topology has devices. */
     bool schematic;
+    /* The order of each rec as text (ds_temporal_nest_brief), in the unit's arena; NULL: no rec. */
+    const char *orders;
     /* The pipeline's schedule, made by `stage`; without one schedule.schedule is NULL. */
     ds_schedule_index schedule;
     ds_step_cut cut; /* where `stage` has cut the pipeline */

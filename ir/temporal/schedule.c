@@ -77,29 +77,68 @@ static void indent(uint32_t depth, ds_buf *out) {
     for (uint32_t i = 0; i < depth; i++) ds_buf_put(out, "  ");
 }
 
-static void print_nest(const ds_temporal_program *program, const ds_temporal_nest *nest, uint32_t n,
-                       const ds_temporal_nest *around, uint32_t depth, ds_buf *out) {
+typedef struct nest_text {
+    const ds_temporal_program *program;
+    bool brief;
+    ds_buf *out;
+} nest_text;
+
+static bool has_statement(const ds_temporal_nest *nest) {
+    if (!nest->loop) return !nest->free;
+    for (uint32_t i = 0; i < nest->n_body; i++)
+        if (has_statement(&nest->body[i])) return true;
+    return false;
+}
+
+/* `after`: a statement stands before in the line. */
+static void print_one(const nest_text *t, const ds_temporal_nest *nest,
+                      const ds_temporal_nest *around, uint32_t depth, bool after) {
+    if (after)
+        ds_buf_put(t->out, ", ");
+    else
+        indent(depth, t->out);
+    uint32_t s = nest->statement;
+    ds_buf_printf(t->out, "%s%s", nest->free ? "free " : "", t->program->statements[s].name);
+    int64_t shift = around ? around->shift[s + (nest->free ? t->program->n : 0)] : 0;
+    if (shift != 0) ds_buf_printf(t->out, " [%" PRId64 "]", shift);
+    if (!t->brief) ds_buf_putc(t->out, '\n');
+}
+
+static void print_nest(const nest_text *t, const ds_temporal_nest *nest, uint32_t n,
+                       const ds_temporal_nest *around, uint32_t depth) {
+    bool in_line = false;
     for (uint32_t i = 0; i < n; i++) {
-        indent(depth, out);
-        if (nest[i].loop) {
-            ds_buf_printf(out, "for %s%s\n", program->dims[nest[i].dim].name,
-                          nest[i].direction < 0 ? " reversed" : "");
-            print_nest(program, nest[i].body, nest[i].n_body, &nest[i], depth + 1, out);
+        if (t->brief && !has_statement(&nest[i])) continue;
+        if (!nest[i].loop) {
+            print_one(t, &nest[i], around, depth, in_line);
+            in_line = t->brief;
             continue;
         }
-        uint32_t s = nest[i].statement;
-        ds_buf_printf(out, "%s%s", nest[i].free ? "free " : "", program->statements[s].name);
-        int64_t shift = around ? around->shift[s + (nest[i].free ? program->n : 0)] : 0;
-        if (shift != 0) ds_buf_printf(out, " [%" PRId64 "]", shift);
-        ds_buf_putc(out, '\n');
+        if (in_line) ds_buf_putc(t->out, '\n');
+        in_line = false;
+        indent(depth, t->out);
+        ds_buf_printf(t->out, "for %s%s\n", t->program->dims[nest[i].dim].name,
+                      nest[i].direction < 0 ? " reversed" : "");
+        print_nest(t, nest[i].body, nest[i].n_body, &nest[i], depth + 1);
     }
+    if (in_line) ds_buf_putc(t->out, '\n');
+}
+
+static void print_schedule(const ds_temporal_program *program, const ds_temporal_schedule *schedule,
+                           bool brief, ds_buf *out) {
+    if (schedule->unrolled) ds_buf_put(out, "point by point\n");
+    nest_text t = {schedule->parted ? schedule->nest_program : program, brief, out};
+    print_nest(&t, schedule->nest, schedule->n_nest, NULL, 0);
 }
 
 void ds_temporal_nest_print(const ds_temporal_program *program,
                             const ds_temporal_schedule *schedule, ds_buf *out) {
-    if (schedule->unrolled) ds_buf_put(out, "point by point\n");
-    if (schedule->parted) program = schedule->nest_program;
-    print_nest(program, schedule->nest, schedule->n_nest, NULL, 0, out);
+    print_schedule(program, schedule, false, out);
+}
+
+void ds_temporal_nest_brief(const ds_temporal_program *program,
+                            const ds_temporal_schedule *schedule, ds_buf *out) {
+    print_schedule(program, schedule, true, out);
 }
 
 static void print_place(const ds_temporal_place *place, ds_buf *out) {

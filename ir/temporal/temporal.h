@@ -226,6 +226,9 @@ int64_t ds_temporal_reach(const ds_temporal_program *program, uint32_t reader,
  * "for t\n  act\n  learn [3]\n  free r [3]\nsum\n"; a reversed loop is "for t reversed". */
 void ds_temporal_nest_print(const ds_temporal_program *program,
                             const ds_temporal_schedule *schedule, ds_buf *out);
+/* The same in few lines, without frees: "for t\n  act, learn [3]\nsum\n". */
+void ds_temporal_nest_brief(const ds_temporal_program *program,
+                            const ds_temporal_schedule *schedule, ds_buf *out);
 /* The loops, bounds and index of every run and free. */
 void ds_temporal_print(const ds_temporal_program *program, const ds_temporal_schedule *schedule,
                        ds_buf *out);

@@ -59,6 +59,17 @@ typedef struct ds_live {
 void ds_report__live(const ds_result *result, uint32_t cls, ds_live *out);
 void ds_report__live_deinit(ds_live *live);
 
+/* A class's memory from time to time: after each next() all changes up to time_ps are counted. */
+typedef struct ds_memory_walk {
+    int64_t time_ps, bytes;
+    int64_t by[DS_MEM_CATEGORY_COUNT]; /* the sum is `bytes` */
+    const ds_result *result;
+    int64_t held; /* by buffers */
+    uint32_t cls, event;
+} ds_memory_walk;
+void ds_report__memory_start(const ds_result *result, uint32_t cls, ds_memory_walk *walk);
+bool ds_report__memory_next(ds_memory_walk *walk);
+
 /* The sections of the summary, and the member "live_at_peak" of a JSON object. */
 void ds_report__memory(const ds_result *result, ds_buf *out);
 void ds_report__verdict(const ds_result *result, ds_buf *out);

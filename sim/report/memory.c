@@ -82,6 +82,32 @@ void ds_report__live_deinit(ds_live *live) {
     ds_strtab_deinit(&live->names);
 }
 
+/* ---- over time ---- */
+
+void ds_report__memory_start(const ds_result *r, uint32_t cls, ds_memory_walk *walk) {
+    const ds_mem_class *m = &r->mem.classes[cls];
+    *walk = (ds_memory_walk){.result = r, .cls = cls};
+    walk->by[DS_MEM_CONTEXT] = m->input_by_category[DS_MEM_CONTEXT];
+    walk->by[DS_MEM_COMMUNICATOR] = m->input_by_category[DS_MEM_COMMUNICATOR];
+    walk->by[DS_MEM_FRAMEWORK] = m->input_by_category[DS_MEM_FRAMEWORK];
+}
+
+bool ds_report__memory_next(ds_memory_walk *walk) {
+    const ds_mem_class *m = &walk->result->mem.classes[walk->cls];
+    if (walk->event == m->n_events) return false;
+    walk->time_ps = m->events[walk->event].time_ps;
+    for (; walk->event < m->n_events && m->events[walk->event].time_ps == walk->time_ps;
+         walk->event++) {
+        const ds_mem_event *e = &m->events[walk->event];
+        walk->by[ds_mem_category(walk->result->plan, e->value)] += e->delta_bytes;
+        walk->held += e->delta_bytes;
+    }
+    walk->by[DS_MEM_UNUSED] =
+        m->reserved_bytes ? m->reserved_bytes[walk->event - 1] - walk->held : 0;
+    walk->bytes = ds_mem_beside(walk->by) + walk->by[DS_MEM_UNUSED] + walk->held;
+    return true;
+}
+
 /* ---- the summary's section ---- */
 
 typedef struct fill {

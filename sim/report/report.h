@@ -32,10 +32,12 @@ typedef struct ds_uncertainty {
  * a whole fit (another software, another clock). O(tasks + dependences). */
 ds_uncertainty ds_result_uncertainty(const ds_result *result);
 
-/* ---- reports (summary.c, json.c, csv.c, trace.c) ---- */
+/* ---- reports (summary.c, chart.c, json.c, csv.c, trace.c) ---- */
 
 /* For a terminal: step time, throughput, MFU per device kind, where time goes, memory, top ops. */
 void ds_report_summary(const ds_result *result, ds_buf *out);
+/* Memory of the fullest device over the step, by category, as a chart of text. */
+void ds_report_memory_chart(const ds_result *result, ds_buf *out);
 /* One JSON object; sim/report/JSON.md lists the names, on which scripts depend. */
 void ds_report_json(const ds_result *result, ds_buf *out);
 /* One row per task: device, class size, stream, op, path, start, end, bytes, flop, origin. */

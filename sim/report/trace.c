@@ -306,22 +306,16 @@ static void end_counter(writer *w) {
 /* Two counters: the sum, and its categories. A category that never has bytes is left out. */
 static void memory(writer *w, uint32_t cls) {
     const ds_mem_class *m = &w->result->mem.classes[cls];
-    int64_t by[DS_MEM_CATEGORY_COUNT] = {0}, live = 0;
-    by[DS_MEM_CONTEXT] = m->input_by_category[DS_MEM_CONTEXT];
-    by[DS_MEM_COMMUNICATOR] = m->input_by_category[DS_MEM_COMMUNICATOR];
-    by[DS_MEM_FRAMEWORK] = m->input_by_category[DS_MEM_FRAMEWORK];
-    for (uint32_t i = 0; i < m->n_events; i++) {
-        const ds_mem_event *e = &m->events[i];
-        by[ds_mem_category(w->plan, e->value)] += e->delta_bytes;
-        live += e->delta_bytes;
-        if (i + 1 < m->n_events && m->events[i + 1].time_ps == e->time_ps) continue;
-        by[DS_MEM_UNUSED] = m->reserved_bytes ? m->reserved_bytes[i] - live : 0;
-        begin_counter(w, cls, "memory", e->time_ps);
-        ds_json_key_int(&w->json, "bytes", ds_mem_beside(by) + by[DS_MEM_UNUSED] + live);
+    ds_memory_walk walk;
+    ds_report__memory_start(w->result, cls, &walk);
+    while (ds_report__memory_next(&walk)) {
+        begin_counter(w, cls, "memory", walk.time_ps);
+        ds_json_key_int(&w->json, "bytes", walk.bytes);
         end_counter(w);
-        begin_counter(w, cls, "memory by category", e->time_ps);
+        begin_counter(w, cls, "memory by category", walk.time_ps);
         for (int k = 0; k < DS_MEM_CATEGORY_COUNT; k++)
-            if (m->most_by_category[k]) ds_json_key_int(&w->json, ds_mem_category_name(k), by[k]);
+            if (m->most_by_category[k])
+                ds_json_key_int(&w->json, ds_mem_category_name(k), walk.by[k]);
         end_counter(w);
     }
 }

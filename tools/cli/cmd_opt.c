@@ -11,7 +11,8 @@
 typedef struct arguments {
     cli_options common;
     const char *file, *output;
-    bool asked;      /* --passes was given */
+    bool asked; /* --passes was given */
+    bool orders;
     uint32_t passes; /* bit i: pass i */
     uint32_t after;  /* of --after */
     ds_pass_id last; /* of `passes` */
@@ -64,6 +65,8 @@ static const cli_option option_rows[] = {
      .read = read_passes},
     {CLI_READ, AT(after), "after", 0, "PASS",
      .help = "Print the program after PASS too; repeatable", .read = read_after},
+    {CLI_FLAG, AT(orders), "orders", 0, NULL,
+     .help = "Print the loops in which the equations of each rec run, in place of the program"},
     CLI_PRINTED(AT(output)),
     {0}};
 
@@ -118,7 +121,12 @@ static ds_status print(const arguments *args, const cli_source *source, ds_model
     (void)source;
     ds_status status = args->asked ? run_named(args, step, &p, err) : run_wanted(step, &p, err);
     if (p.text.n) ds_buf_printf(&p.text, "// the result\n");
-    if (status == DS_OK) ds_print_module(step->unit->modules.at[0], &p.text);
+    if (args->orders && status == DS_OK && !step->orders)
+        status = ds_error_set(err, DS_ERR_VALUE, step->func->loc, "the model has no rec");
+    else if (args->orders && status == DS_OK)
+        ds_buf_put(&p.text, step->orders);
+    else if (status == DS_OK)
+        ds_print_module(step->unit->modules.at[0], &p.text);
     if (p.text.n) { /* after an error too: what it was before */
         ds_status written =
             cli_write(&args->common, args->output ? args->output : "-", p.text.text, p.text.n, err);

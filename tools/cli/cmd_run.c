@@ -30,7 +30,7 @@ typedef struct arguments {
     cli_options other_only; /* its settings beyond the common ones */
     const char *network;    /* the same */
     bool unfold, quiet;
-    bool advice, no_advice;
+    bool advice, no_advice, memory_chart;
     uint32_t max_instances;
     bool has_runs, has_seed;
     uint32_t runs, seed, threads; /* of jitter; threads 0: one for each processor */
@@ -59,12 +59,12 @@ static void read_json(void *place, char *file, struct argp_state *state) {
 static void check_usage(void *arguments_, struct argp_state *state) {
     const arguments *args = arguments_;
     const char *outputs[] = {args->json, args->csv, args->trace, args->runs_csv};
-    int n_stdout = args->explain != NULL;
+    int n_stdout = (args->explain != NULL) + args->memory_chart;
     for (int i = 0; i < 4; i++) n_stdout += outputs[i] && strcmp(outputs[i], "-") == 0;
     if (n_stdout > 1) argp_error(state, "only one report can go to stdout");
-    if (args->compares && (args->csv || args->trace || args->explain))
-        argp_error(state, "a comparison is a table or --json, without --csv, --trace and "
-                          "--explain-cost");
+    if (args->compares && (args->csv || args->trace || args->explain || args->memory_chart))
+        argp_error(state, "a comparison is a table or --json, without --csv, --trace, "
+                          "--explain-cost and --memory-chart");
     if (args->compares && (args->runs || args->has_seed || args->threads || args->runs_csv))
         argp_error(state, "a comparison is of steps without jitter: --runs, --seed, --threads and "
                           "--runs-csv are for one program");
@@ -124,6 +124,8 @@ static const cli_option option_rows[] = {
              "scenario's, "
              "else exact",
      .says = "is exact, rounded or allocator, not"},
+    {CLI_FLAG, AT(memory_chart), "memory-chart", 0, NULL,
+     .help = "Draw the memory of the fullest device over the step, in place of the summary"},
     {CLI_FLAG, AT(advice), "advice", 0, NULL,
      .help = "If a model does not fit, simulate changes of its strategy and say which would; by "
              "default up "
@@ -214,7 +216,7 @@ static bool stdout_is_taken(const arguments *args) {
     const char *outputs[] = {args->json, args->csv, args->trace, args->runs_csv};
     for (int i = 0; i < 4; i++)
         if (outputs[i] && strcmp(outputs[i], "-") == 0) return true;
-    return args->explain != NULL;
+    return args->explain || args->memory_chart;
 }
 
 static ds_status report(const arguments *args, const ds_result *result, ds_error *err) {
@@ -223,6 +225,8 @@ static ds_status report(const arguments *args, const ds_result *result, ds_error
     DS_TRY(write_report(ds_report_trace, result, &args->common, args->trace, err));
     DS_TRY(write_report(ds_report_runs_csv, result, &args->common, args->runs_csv, err));
     if (args->explain) DS_TRY(explain(result, args->explain, err));
+    if (args->memory_chart)
+        DS_TRY(write_report(ds_report_memory_chart, result, &args->common, "-", err));
     bool summary = !args->quiet && !stdout_is_taken(args);
     if (summary) DS_TRY(write_report(ds_report_summary, result, &args->common, "-", err));
     if (!summary && !result->metrics.fits) /* the summary says so itself */

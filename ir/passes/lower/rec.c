@@ -548,20 +548,6 @@ uint32_t ds_lower__rec_weight_dims(const ds_lower_rec *rec) {
     return dims;
 }
 
-static void note_order(const ds_lower_rec *rec) {
-    if (rec->schedule.unrolled)
-        ds_lower__note(rec->l,
-                       ds_arena_printf(arena_of(rec),
-                                       " The rec of line %u is written out point by point: no nest "
-                                       "of loops orders it.",
-                                       rec->op->loc.line));
-    if (rec->schedule.inexact)
-        ds_lower__note(rec->l,
-                       ds_arena_printf(arena_of(rec),
-                                       " Of the rec of line %u more points run than results need.",
-                                       rec->op->loc.line));
-}
-
 /* The turns that the scenario counts as tokens can be told apart. */
 static ds_status show_turns(ds_lower_rec *rec, ds_error *err) {
     ds_tokens tokens;
@@ -581,12 +567,12 @@ static ds_status write_rec(ds_lower_rec *rec, ds_error *err) {
     DS_TRY(ds_temporal_schedule_make(&rec->program, arena_of(rec), &rec->schedule, err));
     rec->whole = rec->program;
     DS_TRY(ds_lower__rec_prompt(rec, err));
-    note_order(rec);
     DS_TRY(ds_lower__rec_stores(rec, err));
     if (ds_lower__rec_joins(rec)) {
         DS_TRY(ds_temporal_schedule_make(&rec->program, arena_of(rec), &rec->schedule, err));
         DS_TRY(ds_lower__rec_stores(rec, err));
     }
+    ds_lower__rec_note_order(rec);
     DS_TRY(write_weights(rec, err));
     for (uint32_t i = 0; i < 2 * rec->n_values; i++)
         if (rec->stores[i].wanted && !rec->stores[i].one)

@@ -149,6 +149,8 @@ uint32_t ds_lower__rec_weight_dims(const ds_lower_rec *rec);
 
 /* rec_program.c: statements and reads of the rec. Errors: DS_ERR_UNSUPPORTED. */
 ds_status ds_lower__rec_program(ds_lower_rec *rec, ds_error *err);
+/* The step's comments on the schedule, and its text (ds_model_step.orders). */
+void ds_lower__rec_note_order(const ds_lower_rec *rec);
 /* The read of a use by turns or chunks, of turns or chunks; NULL: there is none. */
 const ds_temporal_read *ds_lower__rec_read(const ds_lower_rec *rec, const ds_use *use,
                                            bool by_chunk, bool of_chunk);

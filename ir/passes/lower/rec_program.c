@@ -295,3 +295,23 @@ ds_status ds_lower__rec_program(ds_lower_rec *rec, ds_error *err) {
     rec->n_whole = rec->program.n;
     return DS_OK;
 }
+
+void ds_lower__rec_note_order(const ds_lower_rec *rec) {
+    if (rec->schedule.unrolled)
+        ds_lower__note(rec->l,
+                       ds_arena_printf(&rec->l->c.unit->arena,
+                                       " The rec of line %u is written out point by point: no nest "
+                                       "of loops orders it.",
+                                       rec->op->loc.line));
+    if (rec->schedule.inexact)
+        ds_lower__note(rec->l,
+                       ds_arena_printf(&rec->l->c.unit->arena,
+                                       " Of the rec of line %u more points run than results need.",
+                                       rec->op->loc.line));
+    ds_buf text = {0};
+    const char **orders = &rec->l->step->orders;
+    ds_buf_printf(&text, "%s// the rec of line %u\n", *orders ? *orders : "", rec->op->loc.line);
+    ds_temporal_nest_brief(&rec->program, &rec->schedule, &text);
+    *orders = ds_arena_strdup(&rec->l->c.unit->arena, text.text);
+    ds_buf_deinit(&text);
+}
