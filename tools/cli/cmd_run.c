@@ -270,8 +270,8 @@ static ds_status read_options(const arguments *args, const ds_binding *binding,
 
 /* Does a report look at tasks one by one, or compare them in time? */
 static bool shows_tasks(const arguments *args) {
-    return args->json || args->csv || args->trace || args->explain || args->compares ||
-           args->advice || args->common.examine;
+    return args->json || args->csv || args->trace || args->explain || args->memory_chart ||
+           args->compares || args->advice || args->common.examine;
 }
 
 static ds_status simulate_program(const arguments *args, const ds_binding *binding,
