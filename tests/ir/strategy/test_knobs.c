@@ -37,7 +37,7 @@ static void is_need(const ds_knob *knob, const char *word) {
     strcpy(copy, word);
     for (char *one = strtok_r(copy, "|", &rest); one; one = strtok_r(NULL, "|", &rest)) {
         char *equals = strchr(one, '=');
-        if (*one == '@' || strcmp(one, "training") == 0) continue;
+        if (*one == '@' || strcmp(one, "training") == 0 || strcmp(one, "rec") == 0) continue;
         if (equals) *equals = '\0';
         const ds_knob *other = ds_scenario_knob(knob->section, one);
         cr_expect(other && other->bytes, "%s: there is no %s", knob->name, one);
