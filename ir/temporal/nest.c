@@ -71,11 +71,13 @@ static uint32_t *filled(ds_arena *arena, uint32_t n, uint32_t value) {
     return at;
 }
 
-/* Without fusion, is a loop shared because no store has room for the value? */
+/* Without fusion, is a loop shared because no store has room for the value? A reader without the
+ * value's outermost loop shares none. */
 static bool is_tied(const level *l, const ds_temporal__edge *edge) {
     const ds_temporal_statement *s = l->program->statements;
-    return l->program->apart && s[edge->from].unstored &&
-           s[edge->from].dims & s[edge->to].dims & ~l->used;
+    uint32_t from = s[edge->from].dims, to = s[edge->to].dims;
+    return l->program->apart && s[edge->from].unstored && !(from & ~to & l->program->outer) &&
+           from & to & ~l->used;
 }
 
 /* An edge that ties goes both ways: one component. */
