@@ -1,10 +1,12 @@
 /* The result as one JSON object. Integers (ps, bytes) stay exact; scripts depend on these names. */
+#include "ir/core/rec.h"
 #include "ir/strategy/scenario.h"
 #include "sim/report/costs.h"
 #include "sim/report/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MAX_TENSORS       5
 #define MAX_NAMED_CLASSES 64 /* with more, the object would be mostly names */
@@ -286,6 +288,23 @@ static void put_widths(ds_json *json, const char *name, const int64_t *widths, i
     ds_json_end_array(json);
 }
 
+/* How a rec becomes loops, as a scenario says so. */
+static void put_rec(ds_json *json, const ds_strategy *strategy) {
+    static const char *const names[] = {"prefill",      "prefill_chunk", "rec_stores", "rec_tile",
+                                        "rec_prefetch", "rec_attention", "rec_fuse"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const ds_knob *knob = ds_scenario_knob("strategy", names[i]);
+        const void *field = (const char *)strategy + knob->offset;
+        ds_buf text = {0};
+        ds_knob_print(knob, strategy, &text);
+        if (knob->kind != DS_KNOB_INT)
+            ds_json_key_string(json, names[i], text.text);
+        else if (*(const int64_t *)field)
+            ds_json_key_int(json, names[i], *(const int64_t *)field);
+        ds_buf_deinit(&text);
+    }
+}
+
 /* What is recomputed and offloaded; of a pipeline its schedule. */
 static void put_strategy_words(ds_json *json, const ds_model_step *step) {
     static const char *const balances[] = {"layers", "flops", "time"};
@@ -372,6 +391,7 @@ static void put_model(ds_json *json, const ds_result *r) {
         for (int64_t i = 0; i < s->dp; i++) ds_json_int(json, s->dp_shares[i]);
         ds_json_end_array(json);
     }
+    if (ds_rec_in(ds_scenario_model(r->source->unit), true)) put_rec(json, s);
     put_strategy_words(json, r->step);
     ds_json_end_object(json);
     ds_json_key(json, "passes");
