@@ -90,9 +90,10 @@ static void put_keys(ds_rng *rng, const random_rec *p, bool prompt, ds_buf *out)
     static const char *const stores[] = {"rings", "whole",    "point",      "block", "paged",
                                          "ring",  "circular", "functional", "host"};
     int kind = (int)ds_rng_below(rng, 9), dim = (int)ds_rng_below(rng, 3);
+    int points = 1 + (int)ds_rng_below(rng, 4);
     ds_buf_printf(out, ", strategy { rec_stores = %s", stores[kind]);
-    if (kind == 3 || kind == 4)
-        ds_buf_printf(out, ", rec_tile = %d", 1 + (int)ds_rng_below(rng, 4));
+    if (kind == 3 || kind == 4) ds_buf_printf(out, ", rec_tile = %d", points);
+    if (kind == 8) ds_buf_printf(out, ", rec_prefetch = %d", points);
     if (ds_rng_below(rng, 3) == 0) ds_buf_put(out, ", rec_fuse = off");
     int bound = random_rec_bound(p, dim), chunk = 1 + (int)ds_rng_below(rng, 3);
     int turns = chunk * (1 + (int)ds_rng_below(rng, 3));
