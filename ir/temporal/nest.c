@@ -71,7 +71,7 @@ static uint32_t *filled(ds_arena *arena, uint32_t n, uint32_t value) {
     return at;
 }
 
-/* Without fusion, is a loop shared because no store has room for the value? A reader without the
+/* Without fusion, is a loop shared because a store would pad the value? A reader without the
  * value's outermost loop shares none. */
 static bool is_tied(const level *l, const ds_temporal__edge *edge) {
     const ds_temporal_statement *s = l->program->statements;

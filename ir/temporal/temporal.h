@@ -133,7 +133,7 @@ typedef struct ds_temporal_statement {
                                         others reads none; NULL: all of its dims' ranges */
     int64_t bytes; /* of the value at one point: what shifts weigh */
     bool kept;     /* a yield: every point is needed, and none is freed */
-    bool unstored; /* no store has room for the value: readers stand in its loops */
+    bool unstored; /* a store would pad the value: readers stand in its loops if they can */
     const ds_temporal_read *reads;
     uint32_t n_reads;
     /* Loops are cut where one of these begins or ends to hold, though nothing of the program is

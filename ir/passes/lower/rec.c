@@ -124,6 +124,7 @@ static ds_status put_point(ds_lower_rec *rec, ds_lower_store *store, const char 
                            const ds_expr *index, ds_error *err) {
     ds_builder *b = &rec->l->b;
     DS_TRY(ds_lower__cast(rec->l, &x, store->point->dtype, err));
+    DS_TRY(ds_lower__store_widen(rec, store, &x, err));
     store->open = true;
     if (store->one) {
         store->now = x;
@@ -453,6 +454,27 @@ static ds_status write_nodes(ds_lower_rec *rec, const ds_temporal_node *nodes, u
 
 /* ---- results ---- */
 
+/* A point of a result, at an index for each dim of the store. */
+static ds_status write_element(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
+                               const ds_expr *index, ds_use *out, ds_error *err) {
+    ds_builder *b = &rec->l->b;
+    ds_value value = {(uint32_t)(store - rec->stores) % rec->n_values};
+    ds_expr at[DS_TEMPORAL_DIMS];
+    bool empty = false;
+    for (uint32_t d = 0; d < DS_TEMPORAL_DIMS; d++) at[d] = DS_NO_EXPR;
+    for (uint32_t k = 0; k < store->n_dims; k++) {
+        at[store->dims[k]] = index[k];
+        empty = empty || !store->slots[k];
+    }
+    if (!empty) {
+        DS_TRY(ds_lower__store_take(rec, store, name, index, DS_NO_EXPR, out, err));
+        return ds_lower__store_narrow(rec, store, value, at, 0, out, err);
+    }
+    ds_op *zeros = ds_build_op(b, DS_OP_ZEROS); /* in a loop without turns */
+    *out = ds_use_of(ds_build_out(b, zeros, name, ds_lower__store_type(rec, store, value, at)));
+    return ds_build_put(b, zeros, err);
+}
+
 /* for t in lo..hi { %x = the store's point; yield keep %x }, a loop a dim. */
 static ds_status write_family(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
                               uint32_t dim, ds_expr *index, ds_use *out, ds_error *err) {
@@ -461,20 +483,13 @@ static ds_status write_family(ds_lower_rec *rec, const ds_lower_store *store, co
         *out = store->now;
         return DS_OK;
     }
-    for (uint32_t k = 0; k < store->n_dims && dim == store->n_dims; k++)
-        if (!store->slots[k]) { /* a loop without turns */
-            ds_op *zeros = ds_build_op(b, DS_OP_ZEROS);
-            *out = ds_use_of(ds_build_out(b, zeros, name, store->point));
-            return ds_build_put(b, zeros, err);
-        }
     uint32_t at = 0; /* the header's dim-th of the store's */
     for (uint32_t k = 0; k < store->n_dims; k++) {
         uint32_t before = 0;
         for (uint32_t i = 0; i < store->n_dims; i++) before += store->dims[i] < store->dims[k];
         if (before == dim) at = k;
     }
-    if (dim == store->n_dims)
-        return ds_lower__store_take(rec, store, name, index, DS_NO_EXPR, out, err);
+    if (dim == store->n_dims) return write_element(rec, store, name, index, out, err);
     const ds_temporal_range *range = ds_lower__rec_range(rec, UINT32_MAX, store->dims[at]);
     const char *text = ds_lower__rec_index(rec, rec->program.dims[store->dims[at]].name);
     ds_op *loop = ds_build_for(b, text, number(rec, range->lo), number(rec, range->hi));

@@ -34,7 +34,8 @@ typedef struct ds_lower_store {
     uint32_t ranges; /* a set: of these dims ranges are read */
     int64_t block;   /* attention reads so many points of the minor dim at once; 0: none does */
     bool mixed;      /* … and others read ranges of any length */
-    const ds_type *point; /* of one point */
+    uint32_t varies; /* a set: dims of `point` whose size depends on a dim of the rec */
+    const ds_type *point; /* of one point; of sizes that vary the largest */
     bool open;            /* `now` is there */
     ds_use now;           /* what is stored where ops are being written */
 } ds_lower_store;
@@ -241,6 +242,15 @@ ds_status ds_lower__store_window(ds_lower_rec *rec, const ds_lower_store *store,
                                  ds_error *err);
 /* Reads a use from the store of turns. Errors: DS_ERR_LIMIT. */
 ds_status ds_lower__store_read(ds_lower_rec *rec, const ds_use *use, ds_use *out, ds_error *err);
+/* The type of a point whose indices, by dim of the header, are these. */
+const ds_type *ds_lower__store_type(ds_lower_rec *rec, const ds_lower_store *store, ds_value value,
+                                    const ds_expr *index);
+/* Cuts points of a store, with `n` dims for ranges at the axis, to that type. */
+ds_status ds_lower__store_narrow(ds_lower_rec *rec, const ds_lower_store *store, ds_value value,
+                                 const ds_expr *index, uint32_t n, ds_use *x, ds_error *err);
+/* … and pads a value to the size of a point. */
+ds_status ds_lower__store_widen(ds_lower_rec *rec, const ds_lower_store *store, ds_use *x,
+                                ds_error *err);
 /* Which index of a use belongs to the dim. */
 uint32_t ds_lower__rec_place(const ds_lower_rec *rec, const ds_use *use, uint32_t dim);
 

@@ -72,6 +72,7 @@ static bool join(ds_lower_rec *rec, const ds_lower_path *paths, uint32_t s) {
     const ds_op *op = rec->op_of[s];
     ds_lower_join *made = &rec->joins[s];
     if (!op || op->code != DS_OP_CASE || op->n_in != 2 || made->joined) return false;
+    if (rec->program.statements[s].unstored) return false; /* each turn has a shape of its own */
     ds_temporal_read *init = read_of(rec, s, &op->in[0]), *next = read_of(rec, s, &op->in[1]);
     int direction;
     if (ds_lower__rec_read(rec, &op->in[0], false, true) && !ds_lower__rec_is_chunk(rec, s))

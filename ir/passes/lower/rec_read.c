@@ -145,14 +145,89 @@ uint32_t ds_lower__rec_place(const ds_lower_rec *rec, const ds_use *use, uint32_
     return i;
 }
 
+/* ---- shapes that depend on a dim ---- */
+
+/* A size of the source at a point. The indices are expressions of the copy, in which the names of
+ * dims mean other things. */
+static ds_expr size_at(ds_lower_rec *rec, ds_expr size, const ds_expr *index) {
+    ds_lowering *l = rec->l;
+    ds_exprs *exprs = &l->c.unit->exprs;
+    ds_expr copy = ds_clone_expr_replaced(&l->c, size);
+    const char *apart[DS_TEMPORAL_DIMS];
+    for (uint32_t d = 0; d < rec->op->n_dims; d++) {
+        const char *name = ds_clone_text(&l->c, rec->op->dims[d].name);
+        apart[d] = ds_intern(&l->c.unit->strings, ds_arena_printf(arena_of(rec), "%s'", name));
+        if (DS_HAS_EXPR(index[d]))
+            copy = ds_expr_subst(exprs, copy, name, ds_expr_index(exprs, apart[d]));
+    }
+    for (const ds_lower_loop *at = rec->frame->loops; at; at = at->frame_up)
+        if (at->unrolled || at->name != at->old) copy = ds_expr_subst(exprs, copy, at->old, at->by);
+    for (uint32_t d = 0; d < rec->op->n_dims; d++)
+        if (DS_HAS_EXPR(index[d])) copy = ds_expr_subst(exprs, copy, apart[d], index[d]);
+    return copy;
+}
+
+const ds_type *ds_lower__store_type(ds_lower_rec *rec, const ds_lower_store *store, ds_value value,
+                                    const ds_expr *index) {
+    ds_type *type = ds_type_copy(arena_of(rec), store->point);
+    ds_dim *dims = DS_NEW_N(arena_of(rec), ds_dim, type->rank + 1);
+    for (uint32_t d = 0; d < type->rank; d++) {
+        dims[d] = type->dims[d];
+        const ds_type *source = ds_value_at(rec->frame->func, value)->type;
+        if (store->varies >> d & 1) dims[d].size = size_at(rec, source->dims[d].size, index);
+    }
+    type->dims = dims;
+    return type;
+}
+
+ds_status ds_lower__store_narrow(ds_lower_rec *rec, const ds_lower_store *store, ds_value value,
+                                 const ds_expr *index, uint32_t n, ds_use *x, ds_error *err) {
+    if (!store->varies) return DS_OK;
+    const char *name = ds_value_at(rec->frame->func, value)->name;
+    const ds_type *type = ds_lower__store_type(rec, store, value, index);
+    for (uint32_t d = 0; d < type->rank; d++)
+        if (store->varies >> d & 1)
+            DS_TRY(slice(rec, x, name, d + (d >= store->axis ? n : 0), number(rec, 0),
+                         type->dims[d].size, err));
+    return DS_OK;
+}
+
+ds_status ds_lower__store_widen(ds_lower_rec *rec, const ds_lower_store *store, ds_use *x,
+                                ds_error *err) {
+    ds_builder *b = &rec->l->b;
+    for (uint32_t d = 0; d < store->point->rank; d++) {
+        if (!(store->varies >> d & 1)) continue;
+        const ds_type *type = ds_use_type(rec->l->c.unit, b->func, x);
+        const char *name = ds_value_at(b->func, x->value)->name;
+        ds_op *pad = ds_build_op(b, DS_OP_PAD);
+        ds_build_in(b, pad, *x);
+        ds_value out = ds_build_out(b, pad, ds_arena_printf(arena_of(rec), "%s.wide", name), NULL);
+        ds_build_attr_int(b, pad, "dim", d);
+        ds_build_attr_expr(b, pad, "hi",
+                           fold(rec, DS_EXPR_SUB, store->point->dims[d].size, type->dims[d].size));
+        DS_TRY(ds_build_put(b, pad, err));
+        *x = ds_use_of(out);
+    }
+    return DS_OK;
+}
+
+/* ---- uses ---- */
+
 ds_status ds_lower__store_read(ds_lower_rec *rec, const ds_use *use, ds_use *out, ds_error *err) {
     const ds_lower_store *store = &rec->stores[use->value.i];
     const char *name = ds_value_at(rec->frame->func, use->value)->name;
-    ds_expr lo[DS_TEMPORAL_DIMS] = {0}, size[DS_TEMPORAL_DIMS];
+    ds_expr lo[DS_TEMPORAL_DIMS] = {0}, size[DS_TEMPORAL_DIMS], index[DS_TEMPORAL_DIMS];
+    uint32_t n_ranges = 0;
     bool rows = false;
+    for (uint32_t d = 0; d < rec->op->n_dims; d++) {
+        uint32_t i = ds_lower__rec_place(rec, use, d);
+        index[d] = i < use->n_index && !ds_use_is_range(use, i)
+                       ? ds_lower__expr(rec->l, rec->frame, use->index[i])
+                       : DS_NO_EXPR;
+    }
     if (store->one) {
         *out = store->now;
-        return DS_OK;
+        return ds_lower__store_narrow(rec, store, use->value, index, 0, out, err);
     }
     for (uint32_t k = 0; k < store->n_dims; k++) {
         uint32_t i = ds_lower__rec_place(rec, use, store->dims[k]);
@@ -162,8 +237,12 @@ ds_status ds_lower__store_read(ds_lower_rec *rec, const ds_use *use, ds_use *out
         ds_expr hi = ds_lower__expr(rec->l, rec->frame, use->index_hi[i]);
         size[k] = fold(rec, DS_EXPR_SUB, hi, lo[k]);
         rows = rows || k + 1 < store->n_dims;
+        n_ranges++;
     }
-    if (rows) return take_ranges(rec, store, name, lo, size, out, err);
     ds_expr n = store->n_dims ? size[store->n_dims - 1] : DS_NO_EXPR;
-    return ds_lower__store_take(rec, store, name, lo, n, out, err);
+    if (rows)
+        DS_TRY(take_ranges(rec, store, name, lo, size, out, err));
+    else
+        DS_TRY(ds_lower__store_take(rec, store, name, lo, n, out, err));
+    return ds_lower__store_narrow(rec, store, use->value, index, n_ranges, out, err);
 }

@@ -418,17 +418,71 @@ static uint32_t ranges_of(const ds_lower_rec *rec, ds_value value, ds_lower_stor
     return range;
 }
 
+/* The largest size of a dim at any point; the header's dims that the size mentions are a set. */
+static ds_status find_most(const ds_lower_rec *rec, ds_expr size, uint32_t dims, ds_loc loc,
+                           int64_t *most, ds_error *err) {
+    enum { MOST_POINTS = 1 << 16 };
+    ds_env env = ds_binding_env(rec->l->source, NULL);
+    ds_index at[DS_TEMPORAL_DIMS];
+    int64_t n = 1, value;
+    uint32_t n_dims = rec->op->n_dims, d = 0;
+    *most = 0;
+    for (uint32_t i = 0; i < n_dims; i++) {
+        const ds_temporal_range *range = ds_lower__rec_range(rec, UINT32_MAX, i);
+        at[i] = (ds_index){rec->op->dims[i].name, range->lo, env.indices};
+        env.indices = &at[i];
+        if ((dims >> i & 1) && __builtin_mul_overflow(n, range->hi - range->lo, &n)) n = INT64_MAX;
+    }
+    if (n > MOST_POINTS)
+        return ds_error_set(err, DS_ERR_LIMIT, loc,
+                            "a shape that depends on dims of %lld points is stored; at most %d",
+                            (long long)n, MOST_POINTS);
+    while (n > 0 && d < n_dims) {
+        DS_TRY(ds_expr_eval_int(&env, size, loc, &value, err));
+        if (value > *most) *most = value;
+        for (d = 0; d < n_dims; d++) {
+            const ds_temporal_range *range = ds_lower__rec_range(rec, UINT32_MAX, d);
+            if (!(dims >> d & 1)) continue;
+            if (++at[d].value < range->hi) break;
+            at[d].value = range->lo;
+        }
+    }
+    return DS_OK;
+}
+
+/* The type of a point: where sizes depend on a dim of the rec, the largest ones. */
+static ds_status find_point(const ds_lower_rec *rec, const ds_value_info *info,
+                            ds_lower_store *store, ds_error *err) {
+    const ds_exprs *exprs = &rec->l->source->unit->exprs;
+    ds_type *point =
+        ds_type_copy(&rec->l->c.unit->arena, ds_lower__type(rec->l, rec->frame, info->type));
+    ds_dim *sizes = DS_NEW_N(&rec->l->c.unit->arena, ds_dim, point->rank + 1);
+    store->point = point;
+    for (uint32_t i = 0; i < point->rank; i++) {
+        uint32_t dims = 0;
+        int64_t most;
+        sizes[i] = point->dims[i];
+        for (uint32_t d = 0; d < rec->op->n_dims; d++)
+            if (ds_expr_mentions(exprs, info->type->dims[i].size, rec->op->dims[d].name))
+                dims |= 1u << d;
+        if (!dims) continue;
+        DS_TRY(find_most(rec, info->type->dims[i].size, dims, info->loc, &most, err));
+        sizes[i].size = ds_expr_int(&rec->l->c.unit->exprs, most);
+        store->varies |= 1u << i;
+    }
+    point->dims = sizes;
+    return DS_OK;
+}
+
 static ds_status plan_store(ds_lower_rec *rec, uint32_t statement, ds_value value,
                             ds_lower_store *store, ds_error *err) {
     const ds_value_info *info = ds_value_at(rec->frame->func, value);
-    const ds_exprs *exprs = &rec->l->source->unit->exprs;
-    for (uint32_t d = 0; d < rec->op->n_dims; d++)
-        if (ds_type_mentions(exprs, info->type, rec->program.dims[d].name))
-            return ds_error_set(err, DS_ERR_UNSUPPORTED, info->loc,
-                                "%%%s is read at another turn than its own, and its shape depends "
-                                "on '%s': no store has room for such values yet",
-                                info->name, rec->program.dims[d].name);
-    store->point = ds_lower__type(rec->l, rec->frame, info->type);
+    DS_TRY(find_point(rec, info, store, err));
+    if (store->varies && rec->chunks.on)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, info->loc,
+                            "prefill = vector: %%%s is read at another turn than its own, and its "
+                            "shape depends on a dim",
+                            info->name);
     if (ds_lower__rec_is_chunk(rec, statement)) {
         store->point = ds_lower__chunk_type(rec, store->point, ds_lower__chunk_axis(store->point));
         return order_dims(rec, store, statement, 0, info->loc, err);
