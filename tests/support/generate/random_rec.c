@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MAX_EQUATIONS 8
 #define MAX_DIMS      3
@@ -33,7 +34,8 @@ typedef struct reading {
     bool bare;
 } reading;
 
-typedef enum kind { TANH, ADD, SCALE, SUM, CASE, N_KINDS } kind;
+/* HELD: a range, halved, as one tensor, which a SUM alone reads; its value here is its sum. */
+typedef enum kind { TANH, ADD, SCALE, SUM, CASE, N_KINDS, HELD = N_KINDS } kind;
 typedef struct equation {
     kind kind;
     unsigned dims; /* a set */
@@ -90,11 +92,15 @@ static index_of random_index(ds_rng *rng, const program *p, unsigned dims, int o
     return at;
 }
 
+static bool is_held(const program *p, int e) {
+    return e < p->n && p->eq[e].kind == HELD;
+}
+
 /* Mostly of an equation before this one, so that most programs have no cycle. */
-static reading random_reading(ds_rng *rng, const program *p, int self, unsigned dims) {
+static reading random_reading(ds_rng *rng, const program *p, int self, unsigned dims, bool sums) {
     int n = below(rng, 12) ? self : p->n;
     reading r = {.from = below(rng, n + 1)};
-    if (r.from == n) r.from = OUTER;
+    if (r.from == n || (is_held(p, r.from) && !sums)) r.from = OUTER;
     unsigned of = r.from == OUTER ? 0 : p->eq[r.from].dims;
     if (r.from == OUTER) {
         r.at[0] = random_index(rng, p, dims, -1);
@@ -105,11 +111,26 @@ static reading random_reading(ds_rng *rng, const program *p, int self, unsigned 
     return r;
 }
 
+static void put_ranges(ds_rng *rng, unsigned dims, unsigned of, equation *e) {
+    e->a.bare = false;
+    e->a.n_ranges = e->kind == SUM && count(of) > 1 && below(rng, 2) ? 2 : 1;
+    for (int i = 0; i < e->a.n_ranges; i++) {
+        int index = e->a.n_ranges == 1 ? below(rng, count(of))
+                    : i == 0           ? below(rng, count(of) - 1)
+                                       : count(of) - 1;
+        int how = below(rng, N_RANGES), own = dim_at(of, index);
+        int of_dim = dim_at(dims, below(rng, count(dims)));
+        if (e->a.from != OUTER && (dims >> own & 1)) of_dim = own;
+        e->a.range[i] = (struct span){index, how, of_dim};
+    }
+}
+
 static equation random_equation(ds_rng *rng, const program *p, int self) {
     unsigned dims = p->eq[self].dims;
     equation e = {.kind = (kind)below(rng, N_KINDS), .dims = dims, .stated = true};
-    e.a = random_reading(rng, p, self, dims);
-    e.b = random_reading(rng, p, self, dims);
+    if (is_held(p, self)) e.kind = HELD;
+    e.a = random_reading(rng, p, self, dims, e.kind == SUM);
+    e.b = random_reading(rng, p, self, dims, false);
     e.scale_dim = dims && below(rng, 2) ? dim_at(dims, below(rng, count(dims))) : -1;
     if (e.kind == CASE && !dims) e.kind = TANH;
     if (e.kind == CASE) {
@@ -117,7 +138,8 @@ static equation random_equation(ds_rng *rng, const program *p, int self) {
         e.cond_at = below(rng, 3);
         e.cond_less = below(rng, 2);
         if (below(rng, 2)) { /* what recursion looks like: 0 is the start, else the turn before */
-            e.b.from = below(rng, p->n);
+            do e.b.from = below(rng, p->n);
+            while (is_held(p, e.b.from));
             unsigned of = p->eq[e.b.from].dims;
             e.cond_at = 0, e.cond_less = false, e.b.bare = false;
             for (int k = 0; k < count(of); k++) {
@@ -129,20 +151,15 @@ static equation random_equation(ds_rng *rng, const program *p, int self) {
         }
     }
     unsigned of = e.a.from == OUTER ? 1u : p->eq[e.a.from].dims;
-    if (e.kind == SUM && (!dims || !of)) e.kind = ADD;
-    if (e.kind == SUM) {
-        e.a.bare = false;
-        e.a.n_ranges = count(of) > 1 && below(rng, 2) ? 2 : 1;
-        for (int i = 0; i < e.a.n_ranges; i++) {
-            int index = e.a.n_ranges == 1 ? below(rng, count(of))
-                        : i == 0          ? below(rng, count(of) - 1)
-                                          : count(of) - 1;
-            int how = below(rng, N_RANGES), own = dim_at(of, index);
-            int of_dim = dim_at(dims, below(rng, count(dims)));
-            if (e.a.from != OUTER && (dims >> own & 1)) of_dim = own;
-            e.a.range[i] = (struct span){index, how, of_dim};
-        }
+    bool held = is_held(p, e.a.from);
+    if (e.kind == SUM && !held && (!dims || !of)) e.kind = ADD;
+    if (e.kind == HELD && !of) {
+        e.a.from = OUTER;
+        e.a.at[0] = (index_of){0};
+        of = 1;
     }
+    if (held) e.a.bare = e.a.bare && below(rng, 2);
+    if ((e.kind == SUM && !held) || e.kind == HELD) put_ranges(rng, dims, of, &e);
     return e;
 }
 
@@ -192,6 +209,8 @@ static void random_program(ds_rng *rng, program *p) {
     p->n = 2 + below(rng, MAX_EQUATIONS - 1);
     for (int e = 0; e < p->n; e++)
         p->eq[e].dims = (unsigned)below(rng, 1 << p->n_dims) | (unsigned)below(rng, 1 << p->n_dims);
+    for (int e = 1; e < p->n; e++)
+        if (p->eq[e].dims && below(rng, 6) == 0) p->eq[e].kind = HELD;
     for (int e = 0; e < p->n; e++) p->eq[e] = random_equation(rng, p, e);
     for (int e = 0; e < p->n; e++) {
         p->eq[e].stated = false;
@@ -265,6 +284,16 @@ static void put_dims(ds_buf *out, unsigned dims) {
     if (dims) ds_buf_put(out, "}");
 }
 
+/* A range lo:hi has hi - lo points. */
+static void put_held_type(ds_buf *out, const program *p, const reading *r) {
+    ds_buf range = {0};
+    put_range(&range, &r->range[0], bound_of(p, r, r->range[0].index));
+    char *colon = strchr(range.text, ':');
+    ds_buf_printf(out, " : f64[%s - (%.*s), 1]\n", colon + 1, (int)(colon - range.text),
+                  range.text);
+    ds_buf_deinit(&range);
+}
+
 static void put_equation(ds_buf *out, const program *p, int e) {
     const equation *q = &p->eq[e];
     ds_buf_printf(out, "%%e%d", e);
@@ -278,7 +307,7 @@ static void put_equation(ds_buf *out, const program *p, int e) {
         put_reading(out, p, &q->b);
     } else {
         static const char *const ops[] = {"tanh", "add", "scale", "reduce_sum"};
-        ds_buf_printf(out, "%s(", ops[q->kind]);
+        ds_buf_printf(out, "%s(", ops[q->kind == HELD ? SCALE : q->kind]);
         put_reading(out, p, &q->a);
         if (q->kind == ADD) ds_buf_put(out, ", ");
         if (q->kind == ADD) put_reading(out, p, &q->b);
@@ -287,15 +316,25 @@ static void put_equation(ds_buf *out, const program *p, int e) {
             ds_buf_put(out, q->a.n_ranges == 2 ? " {dims = [0, 1]}" : " {dims = [0]}");
         if (q->kind == SCALE && q->scale_dim >= 0)
             ds_buf_printf(out, " {factor = (%s - 1) * 0.25}", NAMES[q->scale_dim]);
-        else if (q->kind == SCALE)
+        else if (q->kind == SCALE || q->kind == HELD)
             ds_buf_put(out, " {factor = 0.5}");
     }
-    ds_buf_put(out, " : f64[1]\n"); /* types may follow from themselves alone */
+    if (q->kind == HELD)
+        put_held_type(out, p, &q->a);
+    else
+        ds_buf_put(out, " : f64[1]\n"); /* types may follow from themselves alone */
+}
+
+/* "%r0, %r2": of what is returned, the first equation with it. */
+static void put_list(ds_buf *out, const program *p, const char *name) {
+    for (int e = 0; e < p->n; e++)
+        if (!is_held(p, e)) ds_buf_printf(out, "%s%%%s%d", e ? ", " : "", name, e);
 }
 
 static void put_program(ds_buf *out, const program *p, const int *order) {
     ds_buf_put(out, "dir 1\nfunc @f(%b{i: 0..6}: f64[1]) -> (");
     for (int e = 0; e < p->n; e++) {
+        if (is_held(p, e)) continue;
         ds_buf_put(out, e ? ", " : "");
         for (int k = 0; k < count(p->eq[e].dims); k++) {
             int d = dim_at(p->eq[e].dims, k);
@@ -304,16 +343,16 @@ static void put_program(ds_buf *out, const program *p, const int *order) {
         ds_buf_put(out, p->eq[e].dims ? "} f64[1]" : "f64[1]");
     }
     ds_buf_put(out, ") {\n");
-    for (int e = 0; e < p->n; e++) ds_buf_printf(out, "%s%%r%d", e ? ", " : "", e);
+    put_list(out, p, "r");
     ds_buf_put(out, " = rec (");
     for (int d = 0; d < p->n_dims; d++)
         ds_buf_printf(out, "%s%s in 0..%d", d ? ", " : "", NAMES[d], p->bound[d]);
     ds_buf_put(out, ") {\n");
     for (int e = 0; e < p->n; e++) put_equation(out, p, order[e]);
     ds_buf_put(out, "yield ");
-    for (int e = 0; e < p->n; e++) ds_buf_printf(out, "%s%%e%d", e ? ", " : "", e);
+    put_list(out, p, "e");
     ds_buf_put(out, "\n}\nreturn ");
-    for (int e = 0; e < p->n; e++) ds_buf_printf(out, "%s%%r%d", e ? ", " : "", e);
+    put_list(out, p, "r");
     ds_buf_put(out, "\n}\n");
 }
 
@@ -387,6 +426,8 @@ static double compute(program *p, const equation *q, const int *point) {
         return read(p, &q->a, point) * (q->scale_dim < 0 ? 0.5 : (point[q->scale_dim] - 1) * 0.25);
     case SUM:
         return read(p, &q->a, point);
+    case HELD:
+        return 0.5 * read(p, &q->a, point);
     default: {
         int d = point[q->cond_dim];
         bool first = q->cond_less ? d < q->cond_at : d == q->cond_at;

@@ -18,7 +18,8 @@ typedef struct random_rec random_rec;
 
 random_rec *random_rec_new(uint64_t seed);
 void random_rec_free(random_rec *p);
-/* A function @f of the family %b{i: 0..6}: f64[1]; it returns %r0, %r1, …, one for each equation. */
+/* A function @f of the family %b{i: 0..6}: f64[1]; it returns %r0, %r1, …, one for each
+ * equation that is no range kept as one tensor. */
 const char *random_rec_text(const random_rec *p);
 /* The name of a dim of any program, from 0 to 2, and the dim's bound; 0: the program lacks the dim. */
 const char *random_rec_dim(int dim);
