@@ -81,12 +81,17 @@ ds_status ds_ops__fill_infer(const ds_infer *ctx, ds_error *err) {
 ds_status ds_ops__zeros_infer(const ds_infer *ctx, ds_error *err) {
     const ds_op *op = ctx->op;
     DS_TRY(ds_ops__fill_infer(ctx, err));
-    if (!ds_attr_find(op->attrs, op->n_attrs, "tile")) return DS_OK;
+    bool tile = ds_attr_find(op->attrs, op->n_attrs, "tile");
+    bool host = ds_attr_find(op->attrs, op->n_attrs, "host");
+    if (host && !tile)
+        return ds_error_set(err, DS_ERR_VALUE, op->loc,
+                            "zeros: a store at the hosts has tiles: write tile = 1");
+    if (!tile) return DS_OK;
     ds_exprs *exprs = &ctx->unit->exprs;
     int64_t dim = 0;
     ds_expr given = ds_ops__attr_item(exprs, op, "dim", 0);
     DS_TRY(ds_ops__at_least(ctx, "tile", ds_ops__attr_item(exprs, op, "tile", 0), 1, err));
-    if (ds_attr_find(op->attrs, op->n_attrs, "host"))
+    if (host)
         DS_TRY(ds_ops__at_least(ctx, "host", ds_ops__attr_item(exprs, op, "host", 0), 1, err));
     if (ds_expr_is_int(exprs, given, &dim) && dim >= 0 && dim < ctx->out[0]->rank) return DS_OK;
     return ds_error_set(err, DS_ERR_VALUE, op->loc,

@@ -54,8 +54,21 @@ static uint64_t moves_of(const ds_builder *b, const struct ds_plan_store *store)
     return found ? *found : 0;
 }
 
+/* Another op would read the hosts' memory. */
+static ds_status check_reads(const ds_builder *b, const ds_op *op, ds_error *err) {
+    for (uint32_t i = ds_plan__at_host(b, op); i < b->reads.n; i++)
+        if (b->reads.at[i] != DS_NONE && store_of(b, b->reads.at[i]))
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
+                                "%s of a store in the memory of the hosts: `put` and `slice` move "
+                                "parts of the store, and no other op reads the store",
+                                ds_op_name(op->code));
+    return DS_OK;
+}
+
 ds_status ds_plan__point_at_host(ds_builder *b, const ds_func *func, const ds_op *op,
                                  const ds_index *indices, ds_error *err) {
+    if (!b->store_of.n || b->on_symbols) return DS_OK;
+    DS_TRY(check_reads(b, op, err));
     if (!ds_plan__at_host(b, op)) return DS_OK;
     struct ds_plan_store *store = store_of(b, b->reads.at[0]);
     ds_env env = ds_binding_env(b->binding, indices);

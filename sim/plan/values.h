@@ -36,7 +36,8 @@ ds_status ds_plan__family(ds_builder *b, int64_t lo, int64_t n, ds_loc loc, ds_f
 bool ds_plan__at_host(const ds_builder *b, const ds_op *op);
 /* `value` of zeros {host = depth} is such a store. */
 ds_status ds_plan__store_at_host(ds_builder *b, const ds_op *op, uint32_t value, ds_error *err);
-/* Before the instance of such an op: a slice of one point reads the put of the point. */
+/* Before the instance of an op: a slice of one point reads the put of the point. DS_ERR_UNSUPPORTED:
+ * another op reads a store at the hosts. */
 ds_status ds_plan__point_at_host(ds_builder *b, const ds_func *func, const ds_op *op,
                                  const ds_index *indices, ds_error *err);
 /* Appends what the newest instance only waits for; `value`: its first result. */
