@@ -95,10 +95,13 @@ static bool reuses(const memory *m, uint32_t value) {
            is_idle(m, m->root[v->alias], v->inst);
 }
 
-/* Does the value stay in tiles when the op writes a part? */
+/* Does the value stay in tiles when the op writes a part, in place or into a copy? */
 static bool is_tiled(const memory *m, const ds_record *r, uint32_t value) {
-    uint32_t alias = m->plan->values.at[value].alias;
-    if (r->op && r->op->code == DS_OP_PUT) return alias != DS_NONE && m->tiled[alias];
+    if (r->op && r->op->code == DS_OP_PUT) {
+        const ds_inst *inst = &m->plan->insts.at[m->plan->values.at[value].inst];
+        uint32_t whole = m->plan->operands.at[inst->first_operand];
+        return whole != DS_NONE && m->tiled[whole];
+    }
     return ds_mem__is_tiled(r->op);
 }
 

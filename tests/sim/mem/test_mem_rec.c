@@ -212,3 +212,27 @@ Test(mem_rec, hosts) { /* 14 */
                 if (depths[d] <= later[w]) /* else a reader waits for points on their way out */
                     check_swap(&(swap){lengths[l], later[w], depths[d]});
 }
+
+/* A turn writes a view of the store before, so the store is copied: two points of each, or all. */
+Test(mem_rec, copies) {
+    static const char *const stores[] = {"point", "whole"};
+    for (int T = 6; T <= 12; T += 6)
+        for (int k = 0; k < 2; k++) {
+            sim_case c;
+            char text[600];
+            snprintf(text, sizeof text,
+                     "dir 1\ntopology @box {\n  device d : \"A100-SXM4-80GB\"\n}\n"
+                     "func @f(%%b{i: 0..%d}: f64[1]) -> ({i: 0..%d} f64[1], f64[1]) {\n"
+                     "  %%r0, %%r1 = rec (i in 0..%d) {\n    %%e1 = tanh(%%e0{%d}) : f64[1]\n"
+                     "    %%e0 = case i == 0: %%b{0}, else: %%e0{i - 1} : f64[1]\n"
+                     "    yield %%e0, %%e1\n  }\n  return %%r0, %%r1\n}\n"
+                     "scenario { model = @f, on = @box, strategy { rec_stores = %s } }\n",
+                     T, T, T, T - 1, stores[k]);
+            sim_run_text(&c, text, NULL, false);
+            cr_assert_eq(c.status, DS_OK, "%s\n%s", c.err.message, text);
+            int64_t want = 8 * (2 * T + 2 * (k ? T : 2)), got = c.result->mem.classes[0].peak_bytes;
+            cr_expect_eq(got, want, "%s, %d points: %" PRId64 " bytes, not %" PRId64, stores[k], T,
+                         got, want);
+            sim_free(&c);
+        }
+}
