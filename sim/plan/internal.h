@@ -124,8 +124,8 @@ typedef struct ds_builder {
     ds_map repeats_of;          /* repeat.c: loop → whether its turns do the same */
     uint32_t n_repeats;         /* loops whose turns do, followed whole or not */
     uint32_t repeat;            /* the one that is being made, 1 + its place in plan->repeats; 0 */
-    uint32_t n_searched;        /* records that were looked at for stores in tiles */
-    bool tiled;                 /* there is one */
+    uint32_t n_searched;        /* records that were looked at for stores in parts */
+    bool in_parts;              /* there is one */
     int64_t repeated;           /* turns that a turn in hand stands for; 0: 1 */
 } ds_builder;
 

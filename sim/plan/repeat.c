@@ -46,8 +46,11 @@ static bool use_is_alike(const ds_builder *b, const ds_frame *f, const ds_use *u
     return true;
 }
 
-static bool is_tiled(const ds_op *op) {
-    return op->code == DS_OP_ZEROS && ds_attr_find(op->attrs, op->n_attrs, "tile");
+/* A store in tiles, or at the host: each turn may write another tile first, and each point has
+ * transfers of its own. */
+static bool is_in_parts(const ds_op *op) {
+    return op->code == DS_OP_ZEROS && (ds_attr_find(op->attrs, op->n_attrs, "tile") ||
+                                       ds_attr_find(op->attrs, op->n_attrs, "host"));
 }
 
 static bool body_is_alike(const ds_builder *b, const ds_frame *f, const ds_block *body,
@@ -57,7 +60,7 @@ static bool body_is_alike(const ds_builder *b, const ds_frame *f, const ds_block
         const ds_op *op = body->ops[i];
         const ds_op_desc *desc = ds_op_desc_of(op->code);
         if (op->code == DS_OP_CALL || (desc && desc->flags & (DS_OPF_OPTIMIZER | DS_OPF_HOST)) ||
-            is_tiled(op))
+            is_in_parts(op))
             return false;
         if (ds_plan__op_mentions(b, op, f->ctx->func, index)) return false;
         for (uint32_t k = 0; k < op->n_in; k++)
@@ -70,13 +73,12 @@ static bool body_is_alike(const ds_builder *b, const ds_frame *f, const ds_block
     return true;
 }
 
-/* Are there stores in tiles? Each turn of a loop may write another tile first. */
-static bool has_tiles(ds_builder *b) {
-    for (; b->n_searched < b->plan->records.n && !b->tiled; b->n_searched++) {
+static bool has_parts(ds_builder *b) {
+    for (; b->n_searched < b->plan->records.n && !b->in_parts; b->n_searched++) {
         const ds_op *op = b->plan->records.at[b->n_searched]->op;
-        b->tiled = op && is_tiled(op);
+        b->in_parts = op && is_in_parts(op);
     }
-    return b->tiled;
+    return b->in_parts;
 }
 
 /* The op in whose body a scope's ops stand; NULL: in none. */
@@ -98,7 +100,7 @@ bool ds_plan__may_repeat(ds_builder *b, const ds_frame *f, const ds_op *op, int6
     if (!options->repeat_turns || turns < options->repeat_turns || turns < 4) return false;
     if (op->n_out > op->n_args || b->on_symbols || f->rank_device != DS_NONE) return false;
     if (!ds_mul_i64(b->repeated ? b->repeated : 1, turns, &all) || all > MOST_TURNS) return false;
-    if (has_tiles(b)) return false;
+    if (has_parts(b)) return false;
     const uint64_t *found = ds_map_find(&b->repeats_of, DS_KEY(op));
     if (!found) {
         ds_map_put(&b->repeats_of, DS_KEY(op),

@@ -289,12 +289,9 @@ Test(repeat, random_loops) {
 #define RECS (FEW_CASES ? 40u : 200u)
 
 Test(repeat, random_recs) {
-    static const char *const knobs[] = {"",
-                                        "rec_stores = whole",
-                                        "rec_stores = point",
-                                        "rec_stores = block, rec_tile = 2",
-                                        "rec_stores = paged, rec_tile = 2",
-                                        "rec_fuse = off"};
+    static const char *const stores[] = {
+        "rings", "whole",      "point", "block, rec_tile = 2",  "paged, rec_tile = 2", "circular",
+        "ring",  "functional", "host",  "rings, rec_fuse = off"};
     uint32_t n = 0, repeats = 0;
     for (uint64_t seed = 0; n < RECS; seed++) {
         random_rec *p = random_rec_new(seed);
@@ -302,9 +299,10 @@ Test(repeat, random_recs) {
         sim_case c;
         if (random_rec_evaluate(p)) {
             ds_buf_printf(&text,
-                          "%stopology @box {\n  device d : \"A100-SXM4-80GB\"\n}\n"
-                          "scenario { model = @f, on = @box, strategy { %s } }\n",
-                          random_rec_text(p), knobs[n % (sizeof knobs / sizeof *knobs)]);
+                          "%stopology @box {\n  device d : \"A100-SXM4-80GB\"\n  host h\n"
+                          "  link d -- h : 32 GB/s, 1 us\n}\n"
+                          "scenario { model = @f, on = @box, strategy { rec_stores = %s } }\n",
+                          random_rec_text(p), stores[n % (sizeof stores / sizeof *stores)]);
             sim_run_text(&c, text.text, NULL, false);
             if (c.status == DS_OK) repeats += check(&c, text.text);
             n++;
@@ -375,17 +373,19 @@ Test(repeat, stores) {
                                          "point",
                                          "block, rec_tile = 3",
                                          "paged, rec_tile = 4",
+                                         "functional",
+
                                          "rings, rec_fuse = off",
                                          "rings, prefill = vector"};
     for (size_t i = 0; i < sizeof stores / sizeof *stores; i++) {
         char knobs[128];
         snprintf(knobs, sizeof knobs, "rec_stores = %s", stores[i]);
         const char *tokens = "tokens { dim = t, prompt = 2, batch = 1 }";
-        bool tiled = i >= 2 && i <= 4;
-        cr_expect_neq(check_with("tests/data/rec/llama.dir", "T=9 L=10", tokens, knobs), tiled,
-                      "%s", knobs);
+        bool own = i >= 2 && i <= 4;
+        cr_expect_neq(check_with("tests/data/rec/llama.dir", "T=9 L=10", tokens, knobs), own, "%s",
+                      knobs);
         cr_expect_neq(
-            check_with("scenarios/temporal/window.dir", "T=20 layers=12 P=2", tokens, knobs), tiled,
+            check_with("scenarios/temporal/window.dir", "T=20 layers=12 P=2", tokens, knobs), own,
             "%s", knobs);
     }
 }
@@ -463,6 +463,23 @@ Test(repeat, turns_that_differ) {
                              "  %y = for i in 0..9 carry (%b: f32[16] = %x) {\n"
                              "    %c = mul(%b, %k{i})\n    yield %c\n  } : f32[16]\n" LOOP_TAIL(""),
                              NULL));
+}
+
+/* Points go to the host, and come back, one by one: each transfer waits for another one. */
+Test(repeat, points_at_the_host) {
+    static const char text[] =
+        "dir 1\ntopology @box {\n  device d : \"A100-SXM4-80GB\"\n  host h\n"
+        "  link d -- h : 32 GB/s, 1 us\n}\n"
+        "func @f(%x: f32[1, 65536], %w{i: 0..30}: f32[1, 65536]) -> f32[1, 65536] {\n"
+        "  %s0 = zeros {host = 1} : f32[30, 65536]\n"
+        "  %y, %s = for i in 0..30 carry (%b: f32[1, 65536] = %x, %k: f32[30, 65536] = %s0) {\n"
+        "    %c = mul(%b, %w{i}) {cost = 1 us}\n    %k1 = put(%k, %c) {dim = 0, at = i}\n"
+        "    yield %c, %k1\n  } : f32[1, 65536], f32[30, 65536]\n"
+        "  %z = for i in 0..30 carry (%b: f32[1, 65536] = %y) {\n"
+        "    %c = slice(%s) {dim = 0, lo = i, hi = i + 1}\n    %e = mul(%b, %c)\n"
+        "    yield %e\n  } : f32[1, 65536]\n"
+        "  return %z\n}\nscenario { program = @f, on = @box }\n";
+    cr_expect_not(check_text(text, NULL));
 }
 
 /* Loops in loops: 20 x (1 + 20 x 1 + 1) tasks, of which 3 x (1 + 3 + 1) are simulated. */
