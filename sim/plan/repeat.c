@@ -126,12 +126,26 @@ static bool is_alike(const ds_builder *b, ds_turn_mark first, ds_slot one, ds_tu
     return two.value >= second.value && one.value - first.value == two.value - second.value;
 }
 
+/* Can the i-th value that a turn leaves be in the buffer of another one that the turn before left?
+ * Then buffers change places from turn to turn. */
+static bool may_change_places(const ds_builder *b, ds_turn_mark second, const ds_slot *left,
+                              const ds_slot *left_second, uint32_t i, uint32_t n) {
+    uint32_t value = left_second[i].value;
+    while (value != DS_NONE && value >= second.value) value = b->plan->values.at[value].alias;
+    if (value == DS_NONE || value == left[i].value || left_second[i].value < second.value)
+        return false;
+    for (uint32_t k = 0; k < n; k++)
+        if (left[k].value == value) return true;
+    return false;
+}
+
 bool ds_plan__leave_alike(const ds_builder *b, ds_turn_mark first, const ds_slot *left,
                           ds_turn_mark second, const ds_slot *left_second, uint32_t n) {
     if (second.inst - first.inst != b->plan->insts.n - second.inst) return false;
     bool alike = true;
     for (uint32_t i = 0; i < n && alike; i++)
-        alike = is_alike(b, first, left[i], second, left_second[i]);
+        alike = is_alike(b, first, left[i], second, left_second[i]) &&
+                !may_change_places(b, second, left, left_second, i, n);
     return alike;
 }
 
