@@ -218,6 +218,7 @@ static void json_segment(ds_json *json, const ds_result *r, const ds_segment *s)
     ds_json_begin_object(json);
     ds_json_key_int(json, "start_ps", s->start_ps);
     ds_json_key_int(json, "end_ps", s->end_ps);
+    if (s->times > 1) ds_json_key_int(json, "times", s->times);
     ds_json_key_string(json, "kind", ds_time_kind_name(s->kind));
     if (s->kind == DS_TIME_COMM) {
         ds_buf over = {0};

@@ -2,6 +2,7 @@
 #include "ir/base/stop.h"
 #include "ir/strategy/jitter.h"
 #include "ir/strategy/scenario.h"
+#include "ir/strategy/tokens.h"
 #include "sim/report/analysis.h"
 #include "sim/run/balance.h"
 #include "tools/cli/cli.h"
@@ -268,21 +269,24 @@ static ds_status read_options(const arguments *args, const ds_binding *binding,
     return DS_OK;
 }
 
-/* Does a report look at tasks one by one, or compare them in time? */
-static bool shows_tasks(const arguments *args) {
-    return args->json || args->csv || args->trace || args->explain || args->memory_chart ||
-           args->compares || args->advice || args->common.examine;
+/* Does a report look at tasks one by one, or compare them in time? The JSON of a decode, whose tasks
+ * are a million, says how often a segment runs. */
+static bool shows_tasks(const arguments *args, const ds_tokens *tokens) {
+    return (args->json && !tokens->is_given) || args->csv || args->trace || args->explain ||
+           args->memory_chart || args->compares || args->advice || args->common.examine;
 }
 
 static ds_status simulate_program(const arguments *args, const ds_binding *binding,
                                   const ds_profiles *profiles, ds_result **result, ds_error *err) {
     progress p = {.start_ns = ds_clock_ns()};
     ds_sim_options options;
+    ds_tokens tokens;
     ds_jitter jitter;
     DS_TRY(read_options(args, binding, &options, err));
     DS_TRY(read_jitter(args, binding, &jitter, err));
     options.unfold = options.unfold || jitter.runs;
-    options.repeat_turns = shows_tasks(args) ? 0 : DS_REPEAT_TURNS;
+    DS_TRY(ds_tokens_read(binding, &tokens, err));
+    options.repeat_turns = shows_tasks(args, &tokens) ? 0 : DS_REPEAT_TURNS;
     if (isatty(STDERR_FILENO)) {
         options.progress = show_progress;
         options.progress_context = &p;

@@ -1,4 +1,4 @@
-/* Turns that do the same are simulated once, and change nothing: 300 random nests of loops, with
+/* Turns that do the same are simulated once, and change nothing: random nests of loops, with
  * communication beside compute, carries of all sorts, hosts that are late, and the programs of recs
  * give with and without repeats the same picoseconds, bytes, accounts and reports; and where turns
  * overlap or differ, no repeat is believed. */
@@ -229,6 +229,33 @@ static void same_summary(const ds_result *a, const ds_result *b, const char *pro
     ds_buf_deinit(&text[1]);
 }
 
+/* So say the JSONs but for the number of simulated tasks, up to the segments of the critical path,
+ * whose times add up to the step. */
+static void same_json(const ds_result *a, const ds_result *b, const char *program) {
+    ds_buf text[2] = {{0}, {0}};
+    int64_t sum = 0;
+    for (int i = 0; i < 2; i++) {
+        ds_report_json(i ? b : a, &text[i]);
+        char *tasks = strstr(text[i].text, "\n  \"tasks\""), *end = strchr(tasks + 1, '\n');
+        memmove(tasks, end, strlen(end) + 1);
+        char *segments = strstr(text[i].text, "\"segments\"");
+        for (char *at = segments, *line; !i && (at = strstr(at, "\"start_ps\":"));) {
+            line = at;
+            at = strchr(at, '\n');
+            *at++ = '\0';
+            char *times = strstr(line, "\"times\":");
+            int64_t n = times ? strtoll(times + 8, NULL, 10) : 1;
+            sum += n * (strtoll(strstr(line, "\"end_ps\":") + 9, NULL, 10) -
+                        strtoll(line + 11, NULL, 10));
+        }
+        *segments = '\0';
+    }
+    cr_assert_eq(sum, a->run.step_ps, "%lld, not %lld", (long long)sum, (long long)a->run.step_ps);
+    cr_assert_str_eq(text[0].text, text[1].text, "%s\n%s\n%s", program, text[0].text, text[1].text);
+    ds_buf_deinit(&text[0]);
+    ds_buf_deinit(&text[1]);
+}
+
 /* Simulates once more with repeats, and compares. Is any repeat believed? */
 static bool check(const sim_case *c, const char *text) {
     ds_sim_options options = {.repeat_turns = 4};
@@ -259,12 +286,13 @@ static bool check(const sim_case *c, const char *text) {
     same_path(r, u, text);
     same_stages(r, u, text);
     same_summary(r, u, text);
+    same_json(r, u, text);
     bool repeats = r->plan->n_tasks < u->plan->n_tasks;
     ds_result_free(r);
     return repeats;
 }
 
-#define LOOPS (FEW_CASES ? 40u : 300u)
+#define LOOPS (FEW_CASES ? 40u : 120u)
 
 Test(repeat, random_loops) {
     uint32_t n = 0, repeats = 0;
@@ -286,7 +314,7 @@ Test(repeat, random_loops) {
 
 /* ---- recs ---- */
 
-#define RECS (FEW_CASES ? 40u : 200u)
+#define RECS (FEW_CASES ? 30u : 100u)
 
 Test(repeat, random_recs) {
     static const char *const stores[] = {
