@@ -8,6 +8,7 @@
 
 #include "ir/base/map.h"
 #include "ir/base/units.h"
+#include "ir/strategy/tokens.h"
 #include "ir/verify/verify.h"
 #include "search/compose/compose.h"
 
@@ -242,6 +243,7 @@ static ds_status evaluate(const simulation *s, const ds_candidate *candidate, bo
     uint32_t n;
     ds_binding binding;
     ds_sim_options options;
+    ds_tokens tokens;
     ds_result *result;
     ds_space_set_knobs(s->source->space, candidate, s->unit);
     ds_space_settings(s->source->space, candidate, arena, &settings, &n);
@@ -255,6 +257,8 @@ static ds_status evaluate(const simulation *s, const ds_candidate *candidate, bo
     options.ground = s->ground;
     options.unfold_up_to = s->most_unfolded;
     options.trust_passes = s->composer != NULL;
+    DS_TRY(ds_tokens_read(&binding, &tokens, err));
+    if (tokens.is_given && !s->most_unfolded) options.repeat_turns = DS_REPEAT_TURNS;
     if (s->composer && compose(s->composer, &binding, &options, out)) return DS_OK;
     DS_TRY(ds_simulate(&binding, s->source->profiles, &options, &result, err));
     take_result(result, out);
