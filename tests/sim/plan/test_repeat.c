@@ -499,7 +499,7 @@ Test(repeat, points_at_the_host) {
         "dir 1\ntopology @box {\n  device d : \"A100-SXM4-80GB\"\n  host h\n"
         "  link d -- h : 32 GB/s, 1 us\n}\n"
         "func @f(%x: f32[1, 65536], %w{i: 0..30}: f32[1, 65536]) -> f32[1, 65536] {\n"
-        "  %s0 = zeros {host = 1} : f32[30, 65536]\n"
+        "  %s0 = zeros {dim = 0, tile = 1, host = 1} : f32[30, 65536]\n"
         "  %y, %s = for i in 0..30 carry (%b: f32[1, 65536] = %x, %k: f32[30, 65536] = %s0) {\n"
         "    %c = mul(%b, %w{i}) {cost = 1 us}\n    %k1 = put(%k, %c) {dim = 0, at = i}\n"
         "    yield %c, %k1\n  } : f32[1, 65536], f32[30, 65536]\n"
