@@ -193,8 +193,9 @@ static ds_status run_microbatch(checker *c, const ds_model_step *step, int64_t i
     for (uint32_t k = 0; k < func->n_args; k++) {
         ds_value_info *info = ds_value_at(func, func->args[k]);
         names[k] = info->name;
-        if (!is_weight(step, func->args[k]))
-            info->name = ds_arena_printf(&c->out->arena, "%s{%lld}", info->name, (long long)i);
+        if (!is_weight(step, func->args[k])) /* of a family %x{i,t}, as %x{i},{t} */
+            info->name = ds_arena_printf(&c->out->arena, "%s{%lld}%s", info->name, (long long)i,
+                                         info->n_binders ? "," : "");
     }
     ds_status status = execute(c, &step->binding, "after lower", out, err);
     for (uint32_t k = 0; k < func->n_args; k++) ds_value_at(func, func->args[k])->name = names[k];

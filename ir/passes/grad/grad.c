@@ -245,23 +245,57 @@ static const char *batch_index(const ds_model_step *step) {
     return ds_intern(&step->unit->strings, "microbatch__");
 }
 
-static ds_status step_args(batches *x, ds_error *err) {
+static void step_args(batches *x) {
     ds_model_step *step = x->step;
     const ds_func *old = step->func;
     ds_exprs *exprs = &step->unit->exprs;
-    ds_binder *binder = DS_NEW(&step->unit->arena, ds_binder);
-    *binder =
-        (ds_binder){batch_index(step), ds_expr_int(exprs, 0), ds_expr_int(exprs, x->m), DS_NOWHERE};
+    ds_binder binder = {batch_index(step), ds_expr_int(exprs, 0), ds_expr_int(exprs, x->m),
+                        DS_NOWHERE};
     for (uint32_t i = 0; i < old->n_args; i++) {
         const ds_value_info *info = ds_value_at(old, old->args[i]);
-        bool weight = x->weight[i], own = weight || x->m == 1;
-        if (!own && info->n_binders)
-            return ds_error_set(err, DS_ERR_UNSUPPORTED, info->loc,
-                                "microbatches: the input %%%s is a family already", info->name);
-        x->args[i] = ds_build_arg(&x->b, info->name, info->type, own ? info->binders : binder,
-                                  own ? info->n_binders : 1, info->attrs, info->n_attrs);
+        uint32_t n = info->n_binders, micro = !x->weight[i] && x->m > 1;
+        ds_binder *binders = DS_NEW_N(&step->unit->arena, ds_binder, n + 1);
+        binders[0] = binder;
+        if (n) memcpy(binders + micro, info->binders, n * sizeof *binders);
+        x->args[i] = ds_build_arg(&x->b, info->name, info->type, binders, n + micro, info->attrs,
+                                  info->n_attrs);
     }
+}
+
+/* Of an input that was a family, the family of one microbatch: for t in … { yield keep %x{i, t} } */
+static ds_status own_family(batches *x, const ds_binder *binders, uint32_t n, uint32_t at,
+                            ds_use element, ds_use *out, ds_error *err) {
+    if (at == n) {
+        *out = element;
+        return DS_OK;
+    }
+    const ds_binder *binder = &binders[at];
+    ds_op *loop = ds_build_for(&x->b, binder->name, binder->lo, binder->hi);
+    ds_expr *index = DS_NEW_N(&x->step->unit->arena, ds_expr, element.n_index + 1);
+    memcpy(index, element.index, element.n_index * sizeof *index);
+    index[element.n_index] = ds_expr_index(&x->step->unit->exprs, loop->index);
+    element.index = index;
+    element.n_index++;
+    ds_use kept;
+    DS_TRY(own_family(x, binders, n, at + 1, element, &kept, err));
+    DS_TRY(ds_build_yield(&x->b, NULL, 0, &kept, 1, NULL, err));
+    *out = ds_use_of(loop->out[0]);
     return DS_OK;
+}
+
+/* The input of a microbatch. */
+static ds_status own_input(batches *x, uint32_t arg, int64_t i, ds_use *out, ds_error *err) {
+    const ds_value_info *info = ds_value_at(x->step->func, x->step->func->args[arg]);
+    ds_expr at = ds_expr_int(&x->step->unit->exprs, i);
+    *out = ds_use_of(x->args[arg]);
+    if (x->weight[arg] || x->m == 1) return DS_OK;
+    if (info->n_binders && x->step->strategy.pp > 1)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, info->loc,
+                            "the input %%%s is a family: with a pipeline microbatches need inputs "
+                            "that are single values",
+                            info->name);
+    ds_use element = ds_use_at(&x->step->unit->arena, x->args[arg], &at, 1);
+    return own_family(x, info->binders, info->n_binders, 0, element, out, err);
 }
 
 /* How many weights are the same one of the model, itself included? */
@@ -280,17 +314,15 @@ static ds_status call_part(batches *x, int64_t i, ds_error *err) {
     ds_model_step *step = x->step;
     const ds_func *old = step->func, *part = x->parts[i];
     const ds_op *end = ds_block_end(&part->body);
-    ds_expr at = ds_expr_int(&step->unit->exprs, i);
+    bool brief = is_brief(x, i);
+    ds_use *in = DS_NEW_N(&step->unit->arena, ds_use, old->n_args + 1);
+    for (uint32_t k = 0; k < old->n_args && !brief; k++) DS_TRY(own_input(x, k, i, &in[k], err));
     ds_op *call = ds_build_op(&x->b, DS_OP_CALL);
     call->callee = (ds_func *)part;
     call->callee_name = part->name;
     if (x->m > 1) ds_build_attr_int(&x->b, call, "microbatch", i);
-    bool brief = is_brief(x, i);
     uint32_t n_out = brief ? step->n_model_results : part->n_results;
-    for (uint32_t k = 0; k < old->n_args && !brief; k++)
-        ds_build_in(&x->b, call,
-                    x->weight[k] || x->m == 1 ? ds_use_of(x->args[k])
-                                              : ds_use_at(&step->unit->arena, x->args[k], &at, 1));
+    for (uint32_t k = 0; k < old->n_args && !brief; k++) ds_build_in(&x->b, call, in[k]);
     for (uint32_t k = 0; k < x->n_trained && i && !brief; k++) ds_build_in(&x->b, call, x->sums[k]);
     for (uint32_t k = 0; k < n_out; k++) {
         bool last = i == x->m - 1, model = k < step->n_model_results;
@@ -364,7 +396,7 @@ static ds_status sum_tied(batches *x, uint32_t w, ds_use *out, ds_error *err) {
 static ds_status step_body(batches *x, ds_error *err) {
     ds_model_step *step = x->step;
     uint32_t n = step->n_model_results, n_all = n + x->n_trained;
-    DS_TRY(step_args(x, err));
+    step_args(x);
     for (int64_t i = 0; i < x->m; i++) DS_TRY(call_part(x, i, err));
     ds_use *results = DS_NEW_N(&step->unit->arena, ds_use, n_all + 1);
     for (uint32_t k = 0; k < n; k++) DS_TRY(join_results(x, k, &results[k], err));

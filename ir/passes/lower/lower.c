@@ -32,14 +32,10 @@ static ds_binder micro_binder(ds_lowering *l) {
 }
 
 /* An argument of the model; if microbatches are a loop, an argument with a batch is a family. */
-static ds_status add_input(ds_lowering *l, ds_lower_frame *frame, ds_value value, ds_error *err) {
+static void add_input(ds_lowering *l, ds_lower_frame *frame, ds_value value) {
     const ds_value_info *info = ds_value_at(frame->func, value);
     uint32_t n = info->n_binders;
     bool micro = l->micro_index && ds_type_is_over(info->type, 0, "dp");
-    if (micro && n)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, info->loc,
-                            "%%%s is a family: microbatches need inputs that are single values",
-                            info->name);
     ds_binder *binders = DS_NEW_N(arena_of(l), ds_binder, n + 2);
     ds_lower_loop *scopes = DS_NEW_N(arena_of(l), ds_lower_loop, n + 1);
     const char **open = DS_NEW_N(arena_of(l), const char *, n + 1);
@@ -53,7 +49,10 @@ static ds_status add_input(ds_lowering *l, ds_lower_frame *frame, ds_value value
                                     .frame_up = frame->loops};
         frame->loops = &scopes[i];
     }
-    if (micro) binders[n++] = micro_binder(l);
+    if (micro) { /* before the others: a read of %x{t} becomes one of %x{m, t} */
+        memmove(binders + 1, binders, n++ * sizeof *binders);
+        binders[0] = micro_binder(l);
+    }
     ds_type *type = ds_lower__type(l, frame, info->type);
     frame->loops = NULL;
     ds_attr *attrs;
@@ -63,7 +62,6 @@ static ds_status add_input(ds_lowering *l, ds_lower_frame *frame, ds_value value
     ds_value_at(l->b.func, arg)->loc = ds_clone_loc(&l->c, info->loc);
     ds_expr at = micro ? ds_expr_index(&l->c.unit->exprs, l->micro_index) : DS_NO_EXPR;
     frame->values[value.i].use = micro ? ds_use_at(arena_of(l), arg, &at, 1) : ds_use_of(arg);
-    return DS_OK;
 }
 
 /* ---- the loss ---- */
@@ -191,8 +189,7 @@ static ds_status put_results(ds_lowering *l, const ds_lower_frame *frame, const 
 
 static ds_status build_whole_step(ds_lowering *l, ds_lower_frame *frame, ds_error *err) {
     const ds_op *end;
-    for (uint32_t i = 0; i < l->model->n_args; i++)
-        DS_TRY(add_input(l, frame, l->model->args[i], err));
+    for (uint32_t i = 0; i < l->model->n_args; i++) add_input(l, frame, l->model->args[i]);
     if (l->micro_index) {
         ds_binder m = micro_binder(l);
         l->micro_loop = ds_build_for(&l->b, m.name, m.lo, m.hi);

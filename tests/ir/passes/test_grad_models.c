@@ -58,14 +58,18 @@ Test(grad_models, resnet) {
 
 /* ---- microbatches ---- */
 
-/* The same tensor over all microbatches: x{0}, x{1}, … one after the other. */
-static ds_exec_tensor join(const ds_exec_result *result, const char *name, int m) {
+/* The same tensor over all microbatches: x{0}, x{1}, … one after the other; of an element of a family
+ * x{t}: x{0,t}, x{1,t}, … */
+static ds_exec_tensor join(const ds_exec_tensor *parts, uint32_t n, const char *name, int m) {
     ds_exec_tensor whole = {0};
     for (int i = 0; i < m; i++) {
         char part_name[64];
-        snprintf(part_name, sizeof part_name, "%s{%d}", name, i);
-        for (uint32_t k = 0; k < result->inputs.n; k++) {
-            const ds_exec_tensor *part = &result->inputs.at[k];
+        const char *element = strchr(name, '{');
+        int plain = element ? (int)(element - name) : (int)strlen(name);
+        snprintf(part_name, sizeof part_name, "%.*s{%d%s%s", plain, name, i, element ? "," : "}",
+                 element ? element + 1 : "");
+        for (uint32_t k = 0; k < n; k++) {
+            const ds_exec_tensor *part = &parts[k];
             if (strcmp(part->name, part_name) != 0) continue;
             if (!i) {
                 whole = *part;
@@ -91,8 +95,9 @@ static void expect_equal(const char *text, const char *const *inputs, uint32_t n
     cr_assert_eq(many.status, DS_OK, "%s", many.err.message);
     free(step_text(&many));
     ds_exec_result *b = step_run(&many, 3, NULL, 0);
-    ds_exec_tensor given[4];
-    for (uint32_t i = 0; i < n_inputs; i++) given[i] = join(b, inputs[i], m);
+    ds_exec_tensor given[8];
+    for (uint32_t i = 0; i < n_inputs; i++)
+        given[i] = join(b->inputs.at, b->inputs.n, inputs[i], m);
     ds_exec_result *a = step_run(&one, 3, given, n_inputs);
     ds_exec_comparison c;
     ds_exec_compare(a, b, DS_EXEC_BOUND, &c);
@@ -136,6 +141,50 @@ Test(grad_models, microbatches_of_a_transformer) {
         "  strategy { microbatches = m }\n}\n";
     expect_equal(text, inputs, 2, 2);
     expect_equal(text, inputs, 2, 3);
+}
+
+#define REC(RESULT, END, TRAIN)                                                                    \
+    "dir 1\nparam m = 1, T = 3, b = 6, d = 4\n"                                                    \
+    "func @f(%x{t: 0..T}: f32[b@dp, d], %y: f32[b@dp, d], %h0: f32[b@dp, d]) -> " RESULT " {\n"    \
+    "  weight %w : f32[d, d]\n  weight %v : f32[d, d]\n  %h = rec (t in 0..T) {\n"                 \
+    "    %s = case t == 0: %h0, else: %u{t - 1}\n    %p = matmul(%x{t}, %w)\n"                     \
+    "    %q = matmul(%s, %v)\n    %z = add(%p, %q)\n    %u = tanh(%z)\n"                           \
+    "    %g = reduce_sum(%u{0:t + 1}) {dims = [0]}\n    yield %g\n  }\n" END                       \
+    "scenario {\n  model = @f\n  strategy { microbatches = m }\n" TRAIN "}\n"
+static const char *const rec_inputs[] = {"x{0}", "x{1}", "x{2}", "y", "h0"};
+
+/* Families as inputs: of points in time. */
+Test(grad_models, microbatches_of_a_rec) {
+    static const char text[] = REC("f32[]", "  %loss = mse(%h{T - 1}, %y)\n  return %loss\n}\n",
+                                   "  train { loss = none, optimizer = none }\n");
+    for (int m = 2; m <= 3; m++) expect_equal(text, rec_inputs, 5, m);
+}
+
+/* Without training the parts of the batch run one after the other. */
+Test(grad_models, parts_of_a_rec) {
+    static const char text[] =
+        REC("{t: 0..3} f32[b, d]", "  %k = add(%h{0}, %y)\n  return %h\n}\n", "");
+    step_case one, many;
+    step_make(&one, text, "m=1", DS_PASS_LOWER);
+    step_make(&many, text, "m=3", DS_PASS_LOWER);
+    cr_assert_eq(many.status, DS_OK, "%s", many.err.message);
+    ds_exec_result *b = step_run(&many, 3, NULL, 0);
+    ds_exec_tensor given[5];
+    for (uint32_t i = 0; i < 5; i++) given[i] = join(b->inputs.at, b->inputs.n, rec_inputs[i], 3);
+    ds_exec_result *a = step_run(&one, 3, given, 5);
+    cr_assert_eq(a->outputs.n, 3);
+    cr_assert_eq(b->outputs.n, 9); /* %h{m, t} */
+    for (uint32_t k = 0; k < 9; k++) {
+        const ds_exec_tensor *part = &b->outputs.at[k], *x = &a->outputs.at[k % 3];
+        cr_assert_eq(x->n, 3 * part->n);
+        for (int64_t i = 0; i < part->n; i++)
+            cr_expect_float_eq(part->at[i], x->at[k / 3 * part->n + i], 1e-12);
+    }
+    for (uint32_t i = 0; i < 5; i++) free(given[i].at);
+    ds_exec_result_free(a);
+    ds_exec_result_free(b);
+    step_free(&one);
+    step_free(&many);
 }
 
 /* Masks differ by microbatch, and gradients are those of the masks: the loss that the step gives
