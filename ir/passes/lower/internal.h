@@ -8,7 +8,7 @@
  *   documents.c  documents of several lengths in a sequence
  *   rec.c    a rec becomes loops; rec_program.c: the rec as a temporal program; rec_store.c: what is
  *            stored for turns to come; rec_join.c: what loops begin with; rec_prompt.c: a prompt in
- *            chunks; rec_chunk.c, rec_batch.c: values and ops of chunks */
+ *            chunks; rec_chunk.c, rec_batch.c: values and ops of chunks; rec_tile.c: attention in blocks */
 #ifndef DS_PASSES_LOWER_INTERNAL_H
 #define DS_PASSES_LOWER_INTERNAL_H
 

@@ -601,6 +601,7 @@ static ds_status lower_rec(ds_lowering *l, ds_lower_frame *frame, const ds_op *o
                            const ds_lower_parts *parts, ds_error *err) {
     ds_lower_rec rec = {.l = l, .frame = frame, .op = op, .parts = parts};
     ds_map_init(&rec.read_of);
+    ds_map_init(&rec.chunks.back_of);
     ds_map_init(&rec.weights);
     ds_map_init(&rec.stored);
     ds_map_init(&rec.chunks.marks);
@@ -609,6 +610,7 @@ static ds_status lower_rec(ds_lowering *l, ds_lower_frame *frame, const ds_op *o
     if (status != DS_OK && err && !err->loc.line) ds_error_move(err, op->loc);
     l->rec = NULL;
     ds_map_deinit(&rec.read_of);
+    ds_map_deinit(&rec.chunks.back_of);
     ds_map_deinit(&rec.weights);
     ds_map_deinit(&rec.stored);
     ds_map_deinit(&rec.chunks.marks);

@@ -318,7 +318,7 @@ static ds_status read_range(ds_lower_rec *rec, const ds_use *use, const ds_tempo
                             ds_use *out, ds_error *err) {
     ds_lower_chunks *chunks = &rec->chunks;
     uint32_t i = ds_lower__rec_place(rec, use, chunks->turn);
-    int64_t back = chunks->back[ds_lower__rec_origin(rec, read->source)];
+    int64_t back = (int64_t)*ds_map_find(&chunks->back_of, DS_KEY(use));
     ds_lower_mark mark = {.range = true, .window = back == INT64_MAX ? back : back + 1};
     if (!ds_lower__rec_is_here(rec, rec->running, read))
         return read_joint(rec, use, ds_lower__expr(rec->l, rec->frame, use->index[i]),

@@ -81,6 +81,7 @@ typedef struct ds_lower_chunks {
     uint32_t *of;           /* [program.n - n_whole]: the statement that this one is chunks of */
     bool *joint;          /* [n_whole]: chunks and turns are in one store, for readers of ranges */
     int64_t *back;        /* [n_whole]: points before its own that a turn reads of it in a chunk */
+    ds_map back_of;       /* ds_use * of a range → the same of this read */
     ds_expr chunk, first; /* of the run that is written, and its first turn */
     ds_lower_loop *at;    /* … the loop that stands for the turns: by `first` */
     ds_map marks;         /* value of the copy + 1 → ds_lower_mark * */
@@ -92,7 +93,6 @@ typedef struct ds_lower_tiles {
     uint32_t *in;   /* 1 + the dim of the ranges: an attention in tiles, and what makes its keys and
                        values of a store */
     bool *left_out; /* … and nothing else reads: no op is written */
-    bool *by_turn;  /* of an attention: ranges end one point later in each turn */
     ds_use *store;  /* of a stack that has run: what it reads */
 } ds_lower_tiles;
 

@@ -225,6 +225,7 @@ static ds_status chunk_range(parter *p, const ds_temporal_read *read, ds_error *
                       "reads a range of turns that is neither all so far nor a window that ends "
                       "with the turn");
     if (back > chunks->back[read->source]) chunks->back[read->source] = back;
+    ds_map_put(&chunks->back_of, DS_KEY(p->use), (uint64_t)back);
     int64_t reach = back == INT64_MAX ? chunks->n : (back + chunks->size - 1) / chunks->size;
     const ds_temporal_expr *from = number(p, 0);
     if (reach < chunks->n)

@@ -148,19 +148,18 @@ static bool has_others(const ds_lower_rec *rec, uint32_t source) {
     return false;
 }
 
-static void mark(ds_lower_rec *rec, uint32_t attention, const path of[2]) {
-    ds_lower_tiles *tiles = &rec->tiles;
+/* Do the ranges end one point later in each turn of a chunk? Others stay whole where chunks read. */
+static bool moves(const ds_lower_rec *rec, const path of[2]) {
     const ds_use *range = of[0].range;
-    tiles->in[attention] = of[0].dim + 1;
-    tiles->by_turn[attention] =
-        rec->chunks.on && of[0].dim == rec->chunks.turn &&
-        ds_lower__chunk_moves(rec, range->index_hi[ds_lower__rec_place(rec, range, of[0].dim)]);
+    return of[0].dim == rec->chunks.turn &&
+           ds_lower__chunk_moves(rec, range->index_hi[ds_lower__rec_place(rec, range, of[0].dim)]);
+}
+
+static void mark(ds_lower_rec *rec, uint32_t attention, const path of[2]) {
+    rec->tiles.in[attention] = of[0].dim + 1;
     for (int k = 0; k < 2; k++)
-        for (uint32_t p = 0; p < of[k].n; p++) {
-            uint32_t s = rec->statement_of[of[k].ops[p]->out[0].i];
-            tiles->in[s] = of[0].dim + 1;
-            tiles->by_turn[s] = tiles->by_turn[attention];
-        }
+        for (uint32_t p = 0; p < of[k].n; p++)
+            rec->tiles.in[rec->statement_of[of[k].ops[p]->out[0].i]] = of[0].dim + 1;
 }
 
 ds_status ds_lower__rec_tiles(ds_lower_rec *rec, ds_error *err) {
@@ -173,7 +172,6 @@ ds_status ds_lower__rec_tiles(ds_lower_rec *rec, ds_error *err) {
                     : s->rec_stores == DS_REC_PAGED ? DS_REC_PAGE_POINTS
                                                     : DS_REC_BLOCK_POINTS;
     tiles->in = DS_NEW_N(arena_of(rec), uint32_t, rec->n_whole + 1);
-    tiles->by_turn = DS_NEW_N(arena_of(rec), bool, rec->n_whole + 1);
     tiles->left_out = DS_NEW_N(arena_of(rec), bool, rec->n_whole + 1);
     tiles->store = DS_NEW_N(arena_of(rec), ds_use, rec->n_whole + 1);
     for (uint32_t i = 0; i < rec->n_whole; i++) {
@@ -182,7 +180,8 @@ ds_status ds_lower__rec_tiles(ds_lower_rec *rec, ds_error *err) {
         if (!op || op->code != DS_OP_ATTENTION) continue;
         if (find_paths(rec, op, of)) {
             DS_TRY(check(rec, op, of, err));
-            mark(rec, i, of);
+            if (!rec->chunks.on || rec->chunks.of_statement[i] == UINT32_MAX || moves(rec, of))
+                mark(rec, i, of);
             n++;
         } else if (grows(rec, op)) {
             return refuse(op, "keys and values are no stacks of turns, at dim 1", err);
@@ -410,7 +409,8 @@ static ds_status attend(ds_lower_rec *rec, const ds_op *op, bool chunk, ds_error
     int64_t n, from;
     for (int k = 0; k < 2; k++) {
         const ds_lower_store *store = &rec->stores[t.of[k].range->value.i];
-        if (!store->wanted || !store->block || store->axis != 1)
+        if (!store->wanted || !store->block || store->axis != 1 ||
+            store->dims[store->n_dims - 1] != t.of[k].dim)
             return refuse(op, "keys and values are read in another way elsewhere", err);
     }
     DS_TRY(ds_lower__use(rec->l, rec->frame, &op->in[0], &t.q, err));
@@ -422,7 +422,7 @@ static ds_status attend(ds_lower_rec *rec, const ds_op *op, bool chunk, ds_error
     t.whole = ds_expr_is_int(&rec->l->c.unit->exprs, t.from, &from) && from == 0;
     if (!t.whole) t.window = fold(rec, DS_EXPR_SUB, t.end, t.from);
     if (!chunk) return write_loop(&t, err);
-    int64_t back = rec->chunks.back[rec->statement_of[range->value.i]];
+    int64_t back = (int64_t)*ds_map_find(&rec->chunks.back_of, DS_KEY(range));
     t.last = position(&t, ds_lower__chunk_last(rec, range->index_hi[i]));
     t.window = back == INT64_MAX ? DS_NO_EXPR : number(rec, back + 1);
     DS_TRY(join_turns(&t, err));
@@ -435,7 +435,7 @@ ds_status ds_lower__tile_op(ds_lower_rec *rec, const ds_op *op, bool *done, ds_e
     bool chunk = ds_lower__rec_is_chunk(rec, run);
     *done = false;
     if (!rec->tiles.in || !rec->tiles.in[s]) return DS_OK;
-    if (chunk && (rec->chunks.n == 1 || !rec->tiles.by_turn[s])) return DS_OK;
+    if (chunk && rec->chunks.n == 1) return DS_OK;
     if (op->code == DS_OP_STACK) rec->tiles.store[s] = rec->stores[op->in[0].value.i].now;
     *done = rec->tiles.left_out[s] || op->code == DS_OP_ATTENTION;
     return op->code == DS_OP_ATTENTION ? attend(rec, op, chunk, err) : DS_OK;
