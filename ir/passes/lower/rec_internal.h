@@ -262,8 +262,8 @@ ds_status ds_lower__rec_copy(ds_lower_rec *rec, ds_lower_store *store, const cha
 ds_status ds_lower__rec_copies(ds_lower_rec *rec, const ds_temporal_node *loop, ds_error *err);
 ds_status ds_lower__rec_end_turn(ds_lower_rec *rec, const ds_temporal_place *turn, ds_error *err);
 
-/* rec_tile.c. Finds the attentions that run in tiles. Errors: DS_ERR_UNSUPPORTED. O(n^2) of the
- * statements that read ranges. */
+/* rec_tile.c. Finds the attentions that run in tiles; which stores are wanted is known. Errors:
+ * DS_ERR_UNSUPPORTED. O(n^2) of the statements that read ranges. */
 ds_status ds_lower__rec_tiles(ds_lower_rec *rec, ds_error *err);
 /* Says in a store whose dims are known how attentions in tiles read ranges of the statement. */
 void ds_lower__tile_store(const ds_lower_rec *rec, uint32_t source, ds_lower_store *store);

@@ -565,8 +565,8 @@ ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err) {
     ds_map_clear(&rec->stored);
     rec->here = DS_NEW_N(arena, ds_lower_here, rec->program.n + 1);
     rec->local = DS_NEW_N(arena, ds_use, 2 * rec->n_values + 1);
-    DS_TRY(ds_lower__rec_tiles(rec, err));
     walk(rec, rec->schedule.nodes, rec->schedule.n_nodes, 0);
+    DS_TRY(ds_lower__rec_tiles(rec, err));
     for (uint32_t s = 0; s < rec->program.n; s++) rec->here[s].valid = false;
     DS_TRY(plan_values(rec, err));
     /* What is yielded is kept to the end. */

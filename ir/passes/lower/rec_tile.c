@@ -111,6 +111,16 @@ static bool find_paths(const ds_lower_rec *rec, const ds_op *op, path of[2]) {
            find_path(rec, &op->in[2], &of[1]);
 }
 
+/* Are keys or values kept for another loop than that of their stack? Then the store is of these. */
+static bool is_kept(const ds_lower_rec *rec, const path of[2]) {
+    for (int k = 0; k < 2; k++)
+        for (uint32_t p = 0; p < of[k].n; p++) {
+            const ds_lower_store *stores = &rec->stores[of[k].ops[p]->out[0].i];
+            if (stores[0].wanted || stores[rec->n_values].wanted) return true;
+        }
+    return false;
+}
+
 static bool same(const ds_lower_rec *rec, ds_expr a, ds_expr b) {
     return ds_expr_equal(&rec->l->source->unit->exprs, a, b) == DS_YES;
 }
@@ -180,8 +190,10 @@ ds_status ds_lower__rec_tiles(ds_lower_rec *rec, ds_error *err) {
         if (!op || op->code != DS_OP_ATTENTION) continue;
         if (find_paths(rec, op, of)) {
             DS_TRY(check(rec, op, of, err));
-            if (!rec->chunks.on || rec->chunks.of_statement[i] == UINT32_MAX || moves(rec, of))
-                mark(rec, i, of);
+            if (is_kept(rec, of) && grows(rec, op))
+                return refuse(op, "keys and values are stacked in another loop", err);
+            bool chunks = rec->chunks.on && rec->chunks.of_statement[i] != UINT32_MAX;
+            if (!is_kept(rec, of) && (!chunks || moves(rec, of))) mark(rec, i, of);
             n++;
         } else if (grows(rec, op)) {
             return refuse(op, "keys and values are no stacks of turns, at dim 1", err);
