@@ -8,8 +8,7 @@
  * replicas' own, or what a reduction left. A reader on a GPU obtains samples [lo, hi) so:
  *
  *   1. a copy on the GPU with exactly these samples;
- *   2. else a source on the GPU that contains the samples, and a cut;
- *   3. else pieces: from lo on, each piece from the nearest source that has the next sample (same
+ *   2. else pieces: from lo on, each piece from the nearest source that has the next sample (same
  *      GPU, then same machine, then first), as far as the source goes; cut at the source where the
  *      piece is a part of the source; moved if the source is elsewhere; joined if there are several.
  *
@@ -127,10 +126,6 @@ static uint32_t obtain(expansion *x, uint32_t op, uint32_t gpu, int64_t lo, int6
     const result *r = &x->results[op];
     const copy *found = find_copy(r, gpu, lo, hi);
     if (found) return found->tensor;
-    for (uint32_t i = 0; i < r->n_sources; i++) {
-        copy c = r->copies.at[i];
-        if (c.gpu == gpu && c.lo <= lo && hi <= c.hi) return cut(x, op, c, lo, hi);
-    }
     uint32_t piece[DS_TAG_MAX_GPUS], n = 0;
     for (int64_t at = lo, end; at < hi; at = end) {
         copy source = nearest_source(x, op, gpu, at);
