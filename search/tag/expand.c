@@ -210,15 +210,17 @@ static uint32_t server_of(const expansion *x, uint32_t op) {
 static uint32_t replicate(expansion *x, uint32_t op, uint32_t gpu, int64_t lo, int64_t hi) {
     const ds_tag_op *o = &x->graph->op[op];
     const ds_tag_cluster *cluster = &x->t->problem->cluster;
-    uint32_t *in = DS_NEW_N(x->t->arena, uint32_t, o->n_parents + 1);
+    uint32_t *in = DS_NEW_N(x->t->arena, uint32_t, o->n_parents + 1), n = 0;
     for (uint32_t k = 0; k < o->n_parents; k++) {
-        bool is_cut = x->graph->op[o->parent[k]].result == DS_TAG_SAMPLES;
-        in[k] = obtain(x, o->parent[k], gpu, is_cut ? lo : 0, is_cut ? hi : x->batch);
+        const ds_tag_op *parent = &x->graph->op[o->parent[k]];
+        bool is_cut = parent->result == DS_TAG_SAMPLES;
+        if (x->place[parent->group].n > 0)
+            in[n++] = obtain(x, o->parent[k], gpu, is_cut ? lo : 0, is_cut ? hi : x->batch);
     }
     ds_tag_task task = {.kind = DS_TAG_COMPUTE, .is_replica = true, .op = op, .gpu = gpu};
     double us = ds_tag_op_us(x->graph, op, cluster->machine[x->t->machine_of[gpu]].kind, hi - lo);
     task.us = (int64_t)(x->t->problem->quirks & DS_TAG_TRUNCATE ? us : us + 0.5);
-    create(x, task, in, o->n_parents);
+    create(x, task, in, n);
     return make_tensor(x, gpu, bytes_of(x, op, hi - lo));
 }
 
@@ -260,10 +262,14 @@ void ds_tag__expand(ds_tag_tasks *tasks, const ds_tag_place *place) {
                    .batch = tasks->problem->batch};
     x.owner = DS_NEW_N(tasks->arena, uint32_t, x.graph->n_ops);
     x.results = DS_NEW_N(tasks->arena, result, x.graph->n_ops);
+    tasks->first_task = DS_NEW_N(tasks->arena, uint32_t, x.graph->n_ops + 1);
     for (uint32_t g = 0; g < x.graph->n_groups; g++)
-        if (place[g].way == DS_TAG_SPLIT) ds_tag__partition(x.graph, g, &place[g], x.owner);
+        if (place[g].n > 0 && place[g].way == DS_TAG_SPLIT)
+            ds_tag__partition(x.graph, g, &place[g], x.owner);
     for (uint32_t op = 0; op < x.graph->n_ops; op++) {
+        tasks->first_task[op] = tasks->task.n;
         x.results[op].server = DS_TAG_NONE;
-        expand_op(&x, op);
+        if (place[x.graph->op[op].group].n > 0) expand_op(&x, op);
     }
+    tasks->first_task[x.graph->n_ops] = tasks->task.n;
 }

@@ -149,8 +149,16 @@ uint64_t ds_tag_gpus_of(const ds_tag_cluster *cluster, uint64_t machines) {
 
 /* ---- places ---- */
 
-static ds_status place_of(const ds_tag_tasks *t, const ds_tag_action *action, uint32_t group,
-                          ds_tag_place *place, ds_error *err) {
+void ds_tag__tasks_init(ds_tag_tasks *tasks, const ds_tag_problem *problem, ds_arena *arena) {
+    const ds_tag_cluster *cluster = &problem->cluster;
+    *tasks = (ds_tag_tasks){.problem = problem, .arena = arena, .n_gpus = ds_tag_n_gpus(cluster)};
+    tasks->machine_of = DS_NEW_N(arena, uint32_t, tasks->n_gpus);
+    for (uint32_t m = 0, gpu = 0; m < cluster->n_machines; m++)
+        for (uint32_t i = 0; i < cluster->machine[m].n_gpus; i++) tasks->machine_of[gpu++] = m;
+}
+
+ds_status ds_tag__place(const ds_tag_tasks *t, const ds_tag_action *action, uint32_t group,
+                        ds_tag_place *place, ds_error *err) {
     int64_t batch = t->problem->batch;
     if (t->n_gpus < 64 && action->gpus >> t->n_gpus)
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
@@ -187,7 +195,7 @@ ds_status ds_tag__places(const ds_tag_tasks *tasks, const ds_tag_action *action,
         (p->quirks & DS_TAG_FIRST_ACTION) && action[0].gpus ? &action[0] : &everywhere;
     *out = DS_NEW_N(tasks->arena, ds_tag_place, p->graph.n_groups);
     for (uint32_t g = 0; g < p->graph.n_groups; g++)
-        DS_TRY(place_of(tasks, action[g].gpus ? &action[g] : unset, g, &(*out)[g], err));
+        DS_TRY(ds_tag__place(tasks, action[g].gpus ? &action[g] : unset, g, &(*out)[g], err));
     return DS_OK;
 }
 

@@ -8,7 +8,7 @@
 
 /* Where the replicas of a group are. */
 typedef struct ds_tag_place {
-    uint32_t n;
+    uint32_t n; /* 0: nowhere; the group's operations have no tasks, and its readers do not wait */
     ds_tag_way way;
     uint32_t gpu[DS_TAG_MAX_GPUS];
     int64_t lo[DS_TAG_MAX_GPUS + 1]; /* replica i has the samples lo[i] … lo[i + 1] - 1 */
@@ -43,7 +43,8 @@ typedef struct ds_tag_tasks {
     uint32_t *machine_of;     /* [GPU] */
     DS_VEC(ds_tag_task) task; /* in order of creation */
     DS_VEC(ds_tag_tensor) tensor;
-    DS_VEC(uint32_t) in; /* tensors that tasks read */
+    DS_VEC(uint32_t) in;  /* tensors that tasks read */
+    uint32_t *first_task; /* [n_ops + 1]: tasks made for operation i start here */
 } ds_tag_tasks;
 
 static inline int64_t ds_tag__mb_per_s(const ds_tag_tasks *t, uint32_t from, uint32_t to) {
@@ -51,13 +52,17 @@ static inline int64_t ds_tag__mb_per_s(const ds_tag_tasks *t, uint32_t from, uin
     return c->mb_per_s[t->machine_of[from] * c->n_machines + t->machine_of[to]];
 }
 
+/* Problem, arena and machines of an empty list of tasks. */
+void ds_tag__tasks_init(ds_tag_tasks *tasks, const ds_tag_problem *problem, ds_arena *arena);
+/* The place of one group; action->gpus may be 0. */
+ds_status ds_tag__place(const ds_tag_tasks *tasks, const ds_tag_action *action, uint32_t group,
+                        ds_tag_place *place, ds_error *err);
 /* The places of all groups: [n_groups], in the arena. */
 ds_status ds_tag__places(const ds_tag_tasks *tasks, const ds_tag_action *action, ds_tag_place **out,
                          ds_error *err);
 /* owner[op]: the GPU of each operation of a group whose way is `split`; others are not written. */
 void ds_tag__partition(const ds_tag_graph *graph, uint32_t group, const ds_tag_place *place,
                        uint32_t *owner);
-/* `tasks` has problem, arena, n_gpus and machine_of; the rest is made. */
 void ds_tag__expand(ds_tag_tasks *tasks, const ds_tag_place *place);
 
 #endif

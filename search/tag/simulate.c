@@ -350,11 +350,8 @@ static void init_run(run *r, const ds_tag_tasks *t, ds_tag_outcome *out) {
 
 ds_status ds_tag_simulate(const ds_tag_problem *problem, const ds_tag_action *action,
                           ds_arena *arena, ds_tag_outcome *out, ds_error *err) {
-    const ds_tag_cluster *cluster = &problem->cluster;
-    ds_tag_tasks tasks = {.problem = problem, .arena = arena, .n_gpus = ds_tag_n_gpus(cluster)};
-    tasks.machine_of = DS_NEW_N(arena, uint32_t, tasks.n_gpus);
-    for (uint32_t m = 0, gpu = 0; m < cluster->n_machines; m++)
-        for (uint32_t i = 0; i < cluster->machine[m].n_gpus; i++) tasks.machine_of[gpu++] = m;
+    ds_tag_tasks tasks;
+    ds_tag__tasks_init(&tasks, problem, arena);
     ds_tag_place *place;
     DS_TRY(ds_tag__places(&tasks, action, &place, err));
     ds_tag__expand(&tasks, place);

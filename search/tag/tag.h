@@ -164,6 +164,19 @@ int64_t ds_tag_transfer_us(int64_t bytes, int64_t mb_per_s, uint32_t quirks);
  * number of GPUs divides. At most 16 machines. The array is in `arena`. */
 ds_status ds_tag_actions(const ds_tag_problem *problem, ds_arena *arena, ds_tag_action **out,
                          uint32_t *n_out, ds_error *err);
+/* Operations' least microseconds under any of the actions, on any of its GPUs: us[n_ops]. */
+void ds_tag_floors(const ds_tag_problem *problem, const ds_tag_action *actions, uint32_t n_actions,
+                   int64_t *us);
+/* No deployment that completes `action` by actions of the floors takes less than *bound_us. A group
+ * without GPUs is open, whatever the quirks are. The greatest of
+ *
+ *     the computations of one GPU, the transfers of one link, all collectives, and the longest path,
+ *
+ * in which tasks of decided groups take their duration, and operations of open groups their floor.
+ * The simulated makespan of the decided groups alone is no bound, for more tasks may start others in
+ * a better order; loads and paths only grow. O(tasks). */
+ds_status ds_tag_bound(const ds_tag_problem *problem, const ds_tag_action *action,
+                       const int64_t *floors, ds_arena *arena, int64_t *bound_us, ds_error *err);
 /* All GPUs with all_reduce, or, if that does not fit into memory, with split. */
 ds_status ds_tag_baseline(const ds_tag_problem *problem, ds_arena *arena, ds_tag_action *out,
                           ds_tag_outcome *outcome, ds_error *err);

@@ -20,8 +20,10 @@ typedef struct node {
     uint32_t depth, visits; /* visits: with leaves of the round */
     edge *edges;            /* in the order of the shuffle; NULL: all groups are decided */
     double value;
+    int64_t us; /* as in a leaf */
     bool has_value, is_pending;
-    uint32_t n_spent; /* actions below which every deployment has been evaluated */
+    bool is_closed;   /* every action leads to nothing new */
+    int64_t bound_us; /* of all deployments below; 0: not known */
 } node;
 
 /* A leaf of the round. */
@@ -29,8 +31,10 @@ typedef struct leaf {
     uint32_t node;
     uint32_t *path, *passed; /* [depth]: places of edges, and the nodes that have them */
     ds_tag_action *action;
-    bool is_known;
+    bool is_new;   /* the node has no value yet */
+    bool is_known; /* nevertheless the value is known, and the makespan */
     double value;
+    int64_t us, bound_us; /* us: INT64_MAX if the deployment does not fit, or is not known */
     ds_status status;
     ds_error err;
     ds_arena scratch;
@@ -42,6 +46,8 @@ struct ds_tag_tree {
     uint32_t n_groups, n_actions;
     ds_tag_action *actions;
     double exploration;
+    int64_t *floors; /* [operation]; NULL: an evaluator without bounds */
+    int64_t best_us; /* INT64_MAX: none fits, or an evaluator without bounds */
     DS_VEC(node) nodes;
     leaf leaves[MOST_LEAVES];
     uint32_t n_leaves;
@@ -67,15 +73,17 @@ static uint32_t add_node(ds_tag_tree *t, uint32_t depth) {
     return id;
 }
 
-/* Nothing new is left below the node. */
+/* Nothing new or better is left below the node. */
 static bool is_spent(const ds_tag_tree *t, uint32_t i) {
     const node *n = &t->nodes.at[i];
-    return n->edges ? n->n_spent == t->n_actions : n->has_value;
+    if (n->has_value && n->bound_us >= t->best_us) return true;
+    return n->edges ? n->is_closed : n->has_value;
 }
 
+/* The place of an edge; n_actions: every action is spent. */
 static uint32_t choose(const ds_tag_tree *t, const node *at) {
     double pull = t->exploration / t->n_actions * sqrt(at->visits), most = -INFINITY;
-    uint32_t best = 0;
+    uint32_t best = t->n_actions;
     for (uint32_t i = 0; i < t->n_actions; i++) {
         const edge *e = &at->edges[i];
         if (!t->options.revisits && e->child && is_spent(t, e->child)) continue;
@@ -102,12 +110,19 @@ static bool is_as_parent(const ds_tag_tree *t, const leaf *l, uint32_t depth) {
     return before.gpus == now.gpus && before.way == now.way;
 }
 
-/* Descends to a leaf; false if the leaf is one of this round. */
+/* Descends to a leaf; false if the leaf is one of this round, or nothing is left. */
 static bool descend(ds_tag_tree *t, leaf *l) {
     uint32_t at = 0;
     memset(l->action, 0, t->n_groups * sizeof *l->action);
     while (t->nodes.at[at].has_value && t->nodes.at[at].edges) {
         uint32_t depth = t->nodes.at[at].depth, chosen = choose(t, &t->nodes.at[at]);
+        if (chosen == t->n_actions) { /* once more, without this node */
+            t->nodes.at[at].is_closed = true;
+            if (at == 0) return false;
+            at = 0;
+            memset(l->action, 0, t->n_groups * sizeof *l->action);
+            continue;
+        }
         edge *e = &t->nodes.at[at].edges[chosen];
         l->path[depth] = chosen;
         l->passed[depth] = at;
@@ -118,11 +133,15 @@ static bool descend(ds_tag_tree *t, leaf *l) {
     node *found = &t->nodes.at[at];
     if (found->is_pending) return false;
     l->node = at;
+    l->is_new = !found->has_value;
     l->is_known = found->has_value;
     l->value = found->value;
+    l->us = found->us;
+    l->bound_us = found->bound_us;
     if (!l->is_known && at != 0 && is_as_parent(t, l, found->depth)) {
         l->is_known = true;
         l->value = t->nodes.at[l->passed[found->depth - 1]].value;
+        l->us = t->nodes.at[l->passed[found->depth - 1]].us;
     }
     found->is_pending = true;
     return true;
@@ -148,29 +167,24 @@ static void settle_along(ds_tag_tree *t, const leaf *l) {
     }
 }
 
-/* A deployment in which every group is decided has its first value: the path above it is told. */
-static void spend_along(ds_tag_tree *t, const leaf *l) {
-    uint32_t at = l->node;
-    for (uint32_t d = t->nodes.at[at].depth; d-- > 0 && is_spent(t, at);) {
-        at = l->passed[d];
-        t->nodes.at[at].n_spent++;
-    }
-}
-
 /* ---- evaluation ---- */
 
 static ds_status evaluate_tag(const ds_tag_tree *t, leaf *l) {
     ds_tag_outcome out;
     DS_TRY(ds_tag_simulate(t->options.problem, l->action, &l->scratch, &out, &l->err));
     l->value = ds_tag_value(t->result.base_us, &out);
+    l->us = out.fits ? out.makespan_us : INT64_MAX;
     return DS_OK;
 }
 
-static void evaluate(const ds_tag_tree *t, leaf *l) {
-    l->status = t->options.evaluate ? t->options.evaluate(t->options.context, l->action,
-                                                          &l->scratch, &l->value, &l->err)
-                                    : evaluate_tag(t, l);
-    ds_arena_deinit(&l->scratch);
+static ds_status evaluate(const ds_tag_tree *t, leaf *l) {
+    const ds_tag_tree_options *o = &t->options;
+    if (t->floors)
+        DS_TRY(ds_tag_bound(o->problem, l->action, t->floors, &l->scratch, &l->bound_us, &l->err));
+    if (l->is_known) return DS_OK;
+    if (o->evaluate == NULL) return evaluate_tag(t, l);
+    l->us = INT64_MAX;
+    return o->evaluate(o->context, l->action, &l->scratch, &l->value, &l->err);
 }
 
 typedef struct worker {
@@ -178,14 +192,17 @@ typedef struct worker {
     uint32_t first;
 } worker;
 
-/* Every n-th of the leaves whose value is not known. */
+/* Every n-th of the new leaves. */
 static void *work(void *argument) {
     const worker *w = argument;
     ds_tag_tree *t = w->tree;
-    uint32_t unknown = 0;
-    for (uint32_t i = 0; i < t->n_leaves; i++)
-        if (!t->leaves[i].is_known && unknown++ % t->options.n_workers == w->first)
-            evaluate(t, &t->leaves[i]);
+    uint32_t n_new = 0;
+    for (uint32_t i = 0; i < t->n_leaves; i++) {
+        leaf *l = &t->leaves[i];
+        if (!l->is_new || n_new++ % t->options.n_workers != w->first) continue;
+        l->status = evaluate(t, l);
+        ds_arena_deinit(&l->scratch);
+    }
     return NULL;
 }
 
@@ -212,11 +229,12 @@ static void evaluate_leaves(ds_tag_tree *t) {
 static void settle(ds_tag_tree *t, leaf *l) {
     ds_tag_tree_result *r = &t->result;
     node *n = &t->nodes.at[l->node];
-    bool is_first = !n->has_value;
     n->value = l->value;
+    n->us = l->us;
+    n->bound_us = l->bound_us;
     n->has_value = true;
     n->is_pending = false;
-    if (is_first) spend_along(t, l);
+    if (l->us < t->best_us) t->best_us = l->us;
     r->n_playouts++;
     r->n_evaluated += !l->is_known;
     if (l->value > 0 && r->first_better == 0) r->first_better = r->n_playouts;
@@ -235,7 +253,7 @@ static ds_status run_round(ds_tag_tree *t, ds_error *err) {
     evaluate_leaves(t);
     for (uint32_t i = 0; i < t->n_leaves; i++) {
         leaf *l = &t->leaves[i];
-        if (!l->is_known && l->status != DS_OK) {
+        if (l->is_new && l->status != DS_OK) {
             if (err) *err = l->err;
             return l->status;
         }
@@ -265,6 +283,11 @@ static ds_status init(ds_tag_tree *t, ds_error *err) {
     t->result.n_actions = t->n_actions;
     t->exploration = ds_tag_exploration(t->n_actions);
     t->n_groups = p->graph.n_groups;
+    t->best_us = INT64_MAX;
+    if (t->options.evaluate == NULL) {
+        t->floors = DS_NEW_N(&t->arena, int64_t, p->graph.n_ops);
+        ds_tag_floors(p, t->actions, t->n_actions, t->floors);
+    }
     t->best = DS_NEW_N(&t->arena, ds_tag_action, t->n_groups);
     for (uint32_t i = 0; i < t->options.n_leaves; i++) {
         t->leaves[i].path = DS_NEW_N(&t->arena, uint32_t, t->n_groups);
@@ -298,8 +321,30 @@ void ds_tag_tree_free(ds_tag_tree *tree) {
     free(tree);
 }
 
+/* No deployment of the space takes less. Children come after their parents. O(nodes · actions). */
+static int64_t lower_bound(const ds_tag_tree *t) {
+    if (t->nodes.n == 0 || !t->nodes.at[0].has_value || t->floors == NULL) return 0;
+    int64_t *lower_us = ds_xcalloc(t->nodes.n, sizeof *lower_us);
+    for (uint32_t i = t->nodes.n; i-- > 0;) {
+        const node *n = &t->nodes.at[i];
+        int64_t least = n->edges ? INT64_MAX : n->us;
+        for (uint32_t k = 0; n->edges && k < t->n_actions; k++) {
+            uint32_t child = n->edges[k].child;
+            bool is_bounded = child && t->nodes.at[child].has_value;
+            int64_t below = is_bounded ? lower_us[child] : n->bound_us;
+            if (below < least) least = below;
+        }
+        lower_us[i] = least > n->bound_us ? least : n->bound_us;
+    }
+    int64_t lower = lower_us[0];
+    free(lower_us);
+    return lower < t->best_us ? lower : t->best_us;
+}
+
 ds_tag_tree_result ds_tag_tree_result_of(const ds_tag_tree *tree) {
     ds_tag_tree_result result = tree->result;
     result.n_nodes = tree->nodes.n;
+    result.best_us = tree->best_us;
+    result.lower_us = lower_bound(tree);
     return result;
 }

@@ -14,7 +14,8 @@
  * descent comes to a leaf of the round. The leaves of a round are evaluated by any number of
  * workers and added up in the order of descents: the workers' number changes nothing.
  *
- * A descent leaves out actions below which everything has been evaluated. With `revisits` the
+ * A descent leaves out actions below which everything has been evaluated, and, in TAG mode, actions
+ * below which no deployment beats the best one (ds_tag_bound). With `revisits` the
  * descent takes such actions too; with rounds of one leaf besides, the search is TAG's.
  *
  * Source: Zhang et al., arXiv:2302.06126; PUCT: Silver et al., "Mastering the game of Go without
@@ -47,7 +48,8 @@ ds_status ds_tag_tree_new(const ds_tag_tree_options *options, ds_tag_tree **out,
 void ds_tag_tree_free(ds_tag_tree *tree);
 
 /* Whole rounds until at least `playouts` playouts have been made, counted from the first call: 800
- * and then 2000 is 2000. Ends before if all deployments have been evaluated. After an error the tree can only be freed.
+ * and then 2000 is 2000. Ends before if nothing
+ * better is left. After an error the tree can only be freed.
  * O(playouts · (groups · actions + evaluation)). */
 ds_status ds_tag_tree_run(ds_tag_tree *tree, uint64_t playouts, ds_error *err);
 
@@ -56,6 +58,9 @@ typedef struct ds_tag_tree_result {
     uint64_t first_better;            /* the playout that first had a value above 0; 0: none */
     uint32_t n_nodes, n_actions;
     int64_t base_us; /* of the baseline */
+    /* TAG mode: the least makespan found (INT64_MAX: no deployment fits), and a bound: no deployment
+     * of the space takes less. Equal: the best is optimal. */
+    int64_t best_us, lower_us;
     double best_value;
     const ds_tag_action *best; /* [n_groups], every group has an action; lives with the tree */
 } ds_tag_tree_result;

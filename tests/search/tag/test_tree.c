@@ -68,7 +68,7 @@ static int64_t least_makespan(const ds_tag_problem *p) {
     return least;
 }
 
-/* 441 deployments of two groups: every one is evaluated once, then the search ends. */
+/* 441 deployments of two groups. The search ends, and says that nothing is better. */
 Test(tag_tree, finds_the_optimum) {
     static random_tag r;
     for (uint64_t seed = 0; seed < (FEW_CASES ? 4 : 20); seed++) {
@@ -79,10 +79,88 @@ Test(tag_tree, finds_the_optimum) {
         ds_tag_tree_result result = ds_tag_tree_result_of(tree);
         int64_t least = least_makespan(&r.problem);
         cr_expect_eq(makespan_of(&r.problem, result.best), least, "instance %lu", seed);
-        cr_expect_eq(result.n_nodes, 1 + 21 + 441);
-        cr_expect_eq(result.n_playouts, 1 + 21 + 441);
+        cr_expect_eq(result.best_us, least);
+        cr_expect_eq(result.lower_us, least);
+        cr_expect_leq(result.n_playouts, 1 + 21 + 441); /* no node is evaluated twice */
         ds_tag_tree_free(tree);
     }
+}
+
+/* At any time the bound is no greater than the optimum, and never falls. */
+Test(tag_tree, bounds_the_optimum) {
+    static random_tag r;
+    for (uint64_t seed = 0; seed < (FEW_CASES ? 2 : 8); seed++) {
+        make_instance(&r, seed, 2);
+        ds_tag_tree_options options = {
+            .problem = &r.problem, .n_leaves = 4, .n_workers = 1, .seed = seed};
+        int64_t least = least_makespan(&r.problem), before = 0;
+        ds_tag_tree *tree = search(&options, 1);
+        for (uint64_t n = 1; n < 500; n += 20) {
+            cr_assert_eq(ds_tag_tree_run(tree, n, NULL), DS_OK);
+            ds_tag_tree_result result = ds_tag_tree_result_of(tree);
+            cr_expect_leq(result.lower_us, least, "instance %lu", seed);
+            cr_expect_geq(result.best_us, least, "instance %lu", seed);
+            cr_expect_geq(result.lower_us, before, "instance %lu", seed);
+            before = result.lower_us;
+        }
+        ds_tag_tree_free(tree);
+    }
+}
+
+/* Whatever the quirks, a random deployment takes no less than the bound of each part of it. */
+Test(tag_tree, bounds_of_parts) {
+    static random_tag r;
+    uint64_t n_tight = 0, n_done = 0;
+    for (uint64_t seed = 0; n_done < (FEW_CASES ? 30 : 300); seed++) {
+        ds_arena arena = {0};
+        ds_tag_outcome out;
+        ds_error err;
+        int64_t floors[RANDOM_TAG_OPS], bound, before = 0;
+        random_tag_make(&r, seed, true);
+        uint32_t n = r.problem.graph.n_groups;
+        for (uint32_t g = 0; g < n; g++)
+            if (r.action[g].gpus == 0) r.action[g].gpus = 1;
+        ds_tag_action part[RANDOM_TAG_GROUPS] = {{0}};
+        if (ds_tag_simulate(&r.problem, r.action, &arena, &out, &err) == DS_OK) {
+            ds_tag_floors(&r.problem, r.action, 1, floors);
+            for (uint32_t g = 1; g < n; g++) { /* the least over the groups' own actions */
+                int64_t more[RANDOM_TAG_OPS];
+                ds_tag_floors(&r.problem, &r.action[g], 1, more);
+                for (uint32_t op = 0; op < r.problem.graph.n_ops; op++)
+                    if (more[op] < floors[op]) floors[op] = more[op];
+            }
+            for (uint32_t g = 0; g <= n; g++) {
+                cr_assert_eq(ds_tag_bound(&r.problem, part, floors, &arena, &bound, &err), DS_OK);
+                cr_expect_leq(bound, out.makespan_us, "seed %lu, %u groups", seed, g);
+                cr_expect_geq(bound, before, "seed %lu, %u groups", seed, g);
+                before = bound;
+                if (g < n) part[g] = r.action[g];
+            }
+            n_tight += bound == out.makespan_us;
+            n_done++;
+        }
+        ds_arena_deinit(&arena);
+    }
+    cr_expect_gt(n_tight, n_done / 10, "%lu of %lu bounds are makespans", n_tight, n_done);
+}
+
+/* 10 us and a microsecond a sample; batch 24. A half takes 22 us, and an update needs all: 34. */
+Test(tag_tree, floors_by_hand) {
+    static random_tag r;
+    static const int64_t batch[] = {1, 2};
+    static const double us[] = {11, 12, 11, 12};
+    const ds_tag_op op[] = {{.result = DS_TAG_SAMPLES, .us = us},
+                            {.result = DS_TAG_WHOLE, .us = us}};
+    make_instance(&r, 0, 1);
+    r.problem.graph = (ds_tag_graph){2, 1, 2, 2, op, batch};
+    const ds_tag_action actions[] = {
+        {3, DS_TAG_SPLIT, NULL}, {3, DS_TAG_PS, NULL}, {255, DS_TAG_DUPLICATE, NULL}};
+    int64_t floors[2];
+    ds_tag_floors(&r.problem, actions, 3, floors);
+    cr_expect_eq(floors[0], 22);
+    cr_expect_eq(floors[1], 34);
+    ds_tag_floors(&r.problem, actions, 1, floors);
+    cr_expect_eq(floors[0], 34);
 }
 
 /* ---- nothing depends on workers, nor on stops ---- */
