@@ -1,5 +1,5 @@
 /* Gathering: few groups of many. Kruskal's order of pairs with a limit on weights. */
-#include "search/tag/tree.h"
+#include "search/tag/puct.h"
 
 #include <math.h>
 #include <stdlib.h>

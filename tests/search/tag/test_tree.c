@@ -1,5 +1,5 @@
 /* The tree search against enumeration and against PUCT's formula; gathering by hand. */
-#include "search/tag/tree.h"
+#include "search/tag/puct.h"
 #include "tests/support/cases.h"
 #include "tests/support/generate/random_tag.h"
 

@@ -21,8 +21,8 @@
  * Source: Zhang et al., arXiv:2302.06126; PUCT: Silver et al., "Mastering the game of Go without
  * human knowledge", Nature 550, 2017. Virtual loss: Chaslot, Winands and van den Herik, "Parallel
  * Monte-Carlo tree search", CG 2008. */
-#ifndef DS_SEARCH_TAG_TREE_H
-#define DS_SEARCH_TAG_TREE_H
+#ifndef DS_SEARCH_TAG_PUCT_H
+#define DS_SEARCH_TAG_PUCT_H
 
 #include "search/tag/tag.h"
 

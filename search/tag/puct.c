@@ -1,4 +1,4 @@
-#include "search/tag/tree.h"
+#include "search/tag/puct.h"
 
 #include "ir/base/rng.h"
 
