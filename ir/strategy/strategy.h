@@ -119,6 +119,12 @@ typedef enum ds_rec_attention {
     DS_REC_TILES /* one a tile of rec_tile points */
 } ds_rec_attention;
 
+/* Ranges of a rec's values (ir/passes/lower/rec_static.c). */
+typedef enum ds_rec_shapes {
+    DS_REC_TURN,  /* have the points of the turn */
+    DS_REC_STATIC /* have as many places at every turn */
+} ds_rec_shapes;
+
 #define DS_TP_PIPE_CHUNKS 4 /* Transformer Engine's num_splits, module/base.py */
 
 /* When weights that are shared out (zero = 3) leave a device's memory. */

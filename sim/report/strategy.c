@@ -135,6 +135,7 @@ void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
     if (s->rec_tile) ds_buf_printf(out, " of %lld points", (long long)s->rec_tile);
     if (s->rec_attention == DS_REC_TILES) ds_buf_put(out, ", rec attention in tiles");
     if (s->rec_fuse == DS_REC_APART) ds_buf_put(out, ", rec loops apart");
+    if (s->rec_shapes == DS_REC_STATIC) ds_buf_put(out, ", rec shapes static");
     if (s->ep_dispatch == DS_EP_DEEPEP && s->ep_nodes)
         ds_buf_printf(out, " to %lld nodes", (long long)s->ep_nodes);
     if (s->zero && s->zero_group < s->dp)

@@ -8,7 +8,8 @@
  *   documents.c  documents of several lengths in a sequence
  *   rec.c    a rec becomes loops; rec_program.c: the rec as a temporal program; rec_store.c: what is
  *            stored for turns to come; rec_join.c: what loops begin with; rec_prompt.c: a prompt in
- *            chunks; rec_chunk.c, rec_batch.c: values and ops of chunks; rec_tile.c: attention in blocks */
+ *            chunks; rec_chunk.c, rec_batch.c: values and ops of chunks; rec_tile.c: attention in
+ *            blocks; rec_static.c: ranges of one size */
 #ifndef DS_PASSES_LOWER_INTERNAL_H
 #define DS_PASSES_LOWER_INTERNAL_H
 
@@ -152,6 +153,18 @@ ds_status ds_lower__chunk_family(struct ds_lower_rec *rec, const ds_use *use, ds
 /* rec_batch.c: copies an op for the turns of a chunk at once. Errors: DS_ERR_UNSUPPORTED, an op that
  * has no such form. */
 ds_status ds_lower__batch(ds_lowering *l, ds_lower_frame *frame, const ds_op *from, ds_error *err);
+/* rec_static.c: ranges of one size. What results of an op over them become. */
+typedef struct ds_lower_pads ds_lower_pads;
+/* Writes what an op over padded operands needs before the op; the results' written types get the
+ * size. *out: which results are padded; NULL: none. Errors: DS_ERR_UNSUPPORTED, an op without a form. */
+ds_status ds_lower__pad_op(ds_lowering *l, ds_op *op, const ds_type **types, uint32_t n,
+                           const ds_lower_pads **out, ds_error *err);
+void ds_lower__pad_results(ds_lowering *l, const ds_op *op, const ds_lower_pads *pads);
+/* Gives a type that was written for the value the value's size. */
+void ds_lower__pad_type(const ds_lowering *l, const ds_use *use, ds_type *type);
+/* Refuses a padded value. */
+ds_status ds_lower__not_padded(const ds_lowering *l, ds_use use, const char *reader, ds_loc loc,
+                               ds_error *err);
 /* walk.c: adds the results to an op that has its operands and attributes, and writes it. `types`:
  * written ones, or NULL. */
 ds_status ds_lower__write(ds_lowering *l, ds_lower_frame *frame, const ds_op *from, ds_op *op,

@@ -123,6 +123,7 @@ static ds_status set_apart(ds_lower_rec *rec, ds_use *x, ds_error *err) {
 static ds_status put_point(ds_lower_rec *rec, ds_lower_store *store, const char *name, ds_use x,
                            const ds_expr *index, ds_error *err) {
     ds_builder *b = &rec->l->b;
+    DS_TRY(ds_lower__not_padded(rec->l, x, "a store", rec->op->loc, err));
     DS_TRY(ds_lower__cast(rec->l, &x, store->point->dtype, err));
     DS_TRY(ds_lower__store_widen(rec, store, &x, err));
     store->open = true;
@@ -317,11 +318,12 @@ static ds_status at_point(ds_lower_rec *rec, const ds_temporal_node *node, const
 static ds_status run(ds_lower_rec *rec, const ds_temporal_node *node, ds_error *err) {
     if (rec->op_of[node->statement])
         DS_TRY(at_point(rec, node, NULL, NULL, err));
-    else
-        DS_TRY(at_point(
-            rec, node, rec->yielded[node->statement],
-            ds_lower__rec_local(rec, node->statement, ds_lower__rec_result(rec, node->statement)),
-            err));
+    else {
+        ds_use *made =
+            ds_lower__rec_local(rec, node->statement, ds_lower__rec_result(rec, node->statement));
+        DS_TRY(at_point(rec, node, rec->yielded[node->statement], made, err));
+        DS_TRY(ds_lower__not_padded(rec->l, *made, "a result", rec->op->loc, err));
+    }
     ds_lower_here *here = &rec->here[node->statement];
     *here = (ds_lower_here){.valid = true, .depth = rec->depth};
     memcpy(here->place, node->place, sizeof here->place);
@@ -603,6 +605,7 @@ static ds_status lower_rec(ds_lowering *l, ds_lower_frame *frame, const ds_op *o
     ds_map_init(&rec.read_of);
     ds_map_init(&rec.chunks.back_of);
     ds_map_init(&rec.weights);
+    ds_map_init(&rec.padded);
     ds_map_init(&rec.stored);
     ds_map_init(&rec.chunks.marks);
     l->rec = &rec;
@@ -612,6 +615,7 @@ static ds_status lower_rec(ds_lowering *l, ds_lower_frame *frame, const ds_op *o
     ds_map_deinit(&rec.read_of);
     ds_map_deinit(&rec.chunks.back_of);
     ds_map_deinit(&rec.weights);
+    ds_map_deinit(&rec.padded);
     ds_map_deinit(&rec.stored);
     ds_map_deinit(&rec.chunks.marks);
     return status;

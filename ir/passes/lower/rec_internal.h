@@ -104,6 +104,14 @@ typedef struct ds_lower_mark {
     int64_t window; /* of a range: points that a turn reads at most; INT64_MAX: all so far */
 } ds_lower_mark;
 
+/* A value of the copy of which dim `axis` has as many places at every turn: `begin` to `end` - 1 of
+ * `size` count (rec_static.c). */
+typedef struct ds_lower_padded {
+    uint32_t axis;
+    ds_expr begin, end, size;
+    bool freed; /* the other places may lie in tiles that are freed */
+} ds_lower_padded;
+
 typedef struct ds_lower_rec {
     ds_lowering *l;
     const ds_lower_parts *parts; /* NULL: the rec is whole */
@@ -135,6 +143,7 @@ typedef struct ds_lower_rec {
     int64_t first[DS_LOWER_REC_DEPTH]; /* a turn of each */
     uint32_t depth;
     ds_map weights; /* name in the copy → value + 1: weights of calls */
+    ds_map padded;  /* value of the copy + 1 → ds_lower_padded * */
 } ds_lower_rec;
 
 /* rec_stage.c: cuts the rec for a pipeline. Errors: DS_ERR_UNSUPPORTED for a read that lies on no
@@ -273,6 +282,16 @@ ds_status ds_lower__tile_op(ds_lower_rec *rec, const ds_op *op, bool *done, ds_e
 
 /* rec.c: a name for a loop's index that no open loop has. */
 const char *ds_lower__rec_index(const ds_lower_rec *rec, const char *wanted);
+
+/* rec_static.c. With rec_shapes = static: makes the range of dim k of a use, of lo and size, as long
+ * as the longest of all turns. False: it is so, or stays as it is. */
+bool ds_lower__pad_range(const ds_lower_rec *rec, const ds_lower_store *store, const ds_use *use,
+                         uint32_t k, ds_expr *lo, ds_expr *size, ds_lower_padded *out);
+/* Refuses a range along the dim whose size differs between turns there. */
+ds_status ds_lower__not_moving(const ds_lower_rec *rec, uint32_t dim, ds_expr size,
+                               const ds_use *use, ds_error *err);
+const ds_lower_padded *ds_lower__padded(const ds_lower_rec *rec, ds_use use);
+void ds_lower__mark_padded(ds_lower_rec *rec, ds_use use, uint32_t axis, const ds_lower_padded *as);
 
 /* rec_store.c: which values are stored, and how. Errors: DS_ERR_UNSUPPORTED. */
 ds_status ds_lower__rec_stores(ds_lower_rec *rec, ds_error *err);

@@ -239,10 +239,19 @@ ds_status ds_lower__store_read(ds_lower_rec *rec, const ds_use *use, ds_use *out
         rows = rows || k + 1 < store->n_dims;
         n_ranges++;
     }
-    ds_expr n = store->n_dims ? size[store->n_dims - 1] : DS_NO_EXPR;
+    uint32_t minor = store->n_dims ? store->n_dims - 1 : 0;
+    ds_expr n = store->n_dims ? size[minor] : DS_NO_EXPR;
+    ds_lower_padded padded;
+    bool pads = !rows && DS_HAS_EXPR(n) &&
+                ds_lower__pad_range(rec, store, use, minor, &lo[minor], &n, &padded);
+    for (uint32_t k = 0; rows && k < store->n_dims; k++)
+        if (DS_HAS_EXPR(size[k]))
+            DS_TRY(ds_lower__not_moving(rec, store->dims[k], size[k], use, err));
     if (rows)
         DS_TRY(take_ranges(rec, store, name, lo, size, out, err));
     else
         DS_TRY(ds_lower__store_take(rec, store, name, lo, n, out, err));
-    return ds_lower__store_narrow(rec, store, use->value, index, n_ranges, out, err);
+    DS_TRY(ds_lower__store_narrow(rec, store, use->value, index, n_ranges, out, err));
+    if (pads) ds_lower__mark_padded(rec, *out, store->axis, &padded);
+    return DS_OK;
 }

@@ -62,6 +62,7 @@ void ds_lower__hint(ds_lowering *l, const ds_lower_frame *frame, const ds_use *u
     if (info->type_written && has_hints(info->type)) return;
     ds_type *hinted = ds_lower__type_as_is(l, frame, type);
     hinted->dtype = info->type->dtype;
+    ds_lower__pad_type(l, use, hinted);
     info->type = hinted;
     info->type_written = true;
 }
@@ -311,7 +312,10 @@ static ds_status copy_op(ds_lowering *l, ds_lower_frame *frame, const ds_op *fro
     }
     ds_lower__attrs(l, frame, from->attrs, from->n_attrs, "name", &op->attrs, &op->n_attrs);
     for (uint32_t i = 0; i < from->n_out; i++) types[i] = ds_lower__written(l, frame, from, i);
+    const ds_lower_pads *pads;
+    DS_TRY(ds_lower__pad_op(l, op, types, from->n_out, &pads, err));
     DS_TRY(ds_lower__write(l, frame, from, op, types, err));
+    ds_lower__pad_results(l, op, pads);
     if (from->n_out != 1) return DS_OK;
     return ds_lower__adapt(l, frame, from, op, &value_of(frame, from->out[0])->use, err);
 }
@@ -448,6 +452,7 @@ static ds_status read_yield(ds_lowering *l, const ds_lower_frame *frame, const d
                             const ds_op *end, const ds_op *op, ds_use *out, ds_error *err) {
     for (uint32_t i = 0; end && i < end->n_in; i++) {
         DS_TRY(ds_lower__use(l, frame, &end->in[i], &out[i], err));
+        DS_TRY(ds_lower__not_padded(l, out[i], "the yield of a loop", from->loc, err));
         if (i >= from->n_args || !l->narrow) continue;
         const ds_type *carry = ds_value_at(l->b.func, op->args[i])->type;
         if (carry) DS_TRY(ds_lower__cast(l, &out[i], carry->dtype, err));
@@ -493,8 +498,10 @@ static ds_status keep_loop(ds_lowering *l, ds_lower_frame *frame, const ds_op *f
                             "prefill = vector: a loop has no form for several turns at once");
     DS_TRY(check_depth(l, from, err));
     ds_use *init = DS_NEW_N(arena_of(l), ds_use, from->n_in + 1);
-    for (uint32_t i = 0; i < from->n_in; i++)
+    for (uint32_t i = 0; i < from->n_in; i++) {
         DS_TRY(ds_lower__use(l, frame, &from->in[i], &init[i], err));
+        DS_TRY(ds_lower__not_padded(l, init[i], "a loop", from->loc, err));
+    }
     const char *name = fresh_index(l, from->index);
     ds_lower_loop loop = {.op = from,
                           .old = ds_clone_text(&l->c, from->index),

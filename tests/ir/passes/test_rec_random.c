@@ -99,6 +99,7 @@ static void put_keys(ds_rng *rng, const random_rec *p, bool prompt, ds_buf *out)
     if (kind == 3 || kind == 4) ds_buf_printf(out, ", rec_tile = %d", points);
     if (kind == 8) ds_buf_printf(out, ", rec_prefetch = %d", points);
     if (ds_rng_below(rng, 3) == 0) ds_buf_put(out, ", rec_fuse = off");
+    if (ds_rng_below(rng, 3) == 0) ds_buf_put(out, ", rec_shapes = static");
     int bound = random_rec_bound(p, dim), chunk = 1 + (int)ds_rng_below(rng, 3);
     int turns = chunk * (1 + (int)ds_rng_below(rng, 3));
     bool chunks = prompt && turns <= bound;
