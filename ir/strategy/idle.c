@@ -322,9 +322,11 @@ static void check_rec(const warner *w) {
     const ds_attr *prefill = ds_scenario_find(w->binding->unit, "strategy", "prefill");
     ds_tokens tokens;
     if (w->varying || !ds_rec_in(w->model, true)) return;
-    if (stores && w->train->on && w->strategy->rec_stores == DS_REC_FUNCTIONAL)
+    ds_rec_stores kind = w->strategy->rec_stores;
+    if (stores && w->train->on && (kind == DS_REC_FUNCTIONAL || kind == DS_REC_HOST))
         ds_diags_add(w->out, DS_SEV_WARNING, DS_OK, stores->loc, NULL,
-                     "rec_stores = functional does nothing: the scenario trains");
+                     "rec_stores = %s does nothing: the scenario trains",
+                     kind == DS_REC_HOST ? "host" : "functional");
     if (!prefill || w->strategy->prefill != DS_PREFILL_VECTOR ||
         ds_tokens_read(w->binding, &tokens, NULL) != DS_OK || !tokens.is_given)
         return;
