@@ -79,6 +79,8 @@ typedef struct ds_lowering {
     const char *micro_index;       /* of the loop over microbatches around the model, or NULL */
     ds_op *micro_loop;
     struct ds_lower_rec *rec; /* the rec that is being written; NULL: none */
+    const ds_op *unstored;    /* the first rec without a value for the strategy's rec_stores */
+    bool stored;              /* another rec has one */
 } ds_lowering;
 
 /* scan.c. Errors: DS_ERR_NAME for an override without an op, DS_ERR_LIMIT. */
@@ -128,6 +130,9 @@ ds_status ds_lower__op(ds_lowering *l, ds_lower_frame *frame, const ds_op *op, d
 
 /* rec.c. Errors: DS_ERR_UNSUPPORTED, DS_ERR_VALUE for a cycle, DS_ERR_LIMIT. */
 ds_status ds_lower__rec(ds_lowering *l, ds_lower_frame *frame, const ds_op *op, ds_error *err);
+/* rec_store.c, after the body. Of several recs one with a window is enough for `ring`. Errors:
+ * DS_ERR_VALUE for stores that no value of a rec has. */
+ds_status ds_lower__rec_check_stores(const ds_lowering *l, ds_error *err);
 /* Does an equation of the rec make the value? Then ds_lower__rec_use reads the value. */
 bool ds_lower__rec_makes(const struct ds_lower_rec *rec, const ds_lower_frame *frame,
                          ds_value value);

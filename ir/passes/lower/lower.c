@@ -195,6 +195,7 @@ static ds_status build_whole_step(ds_lowering *l, ds_lower_frame *frame, ds_erro
         l->micro_loop = ds_build_for(&l->b, m.name, m.lo, m.hi);
     }
     DS_TRY(ds_lower__body(l, frame, &end, err));
+    DS_TRY(ds_lower__rec_check_stores(l, err));
     return put_results(l, frame, end, err);
 }
 

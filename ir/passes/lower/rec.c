@@ -589,6 +589,8 @@ static ds_status write_rec(ds_lower_rec *rec, ds_error *err) {
         DS_TRY(ds_temporal_schedule_make(&rec->program, arena_of(rec), &rec->schedule, err));
         DS_TRY(ds_lower__rec_stores(rec, err));
     }
+    if (rec->has_stored) rec->l->stored = true;
+    if (!rec->has_stored && !rec->l->unstored) rec->l->unstored = rec->op;
     ds_lower__rec_note_order(rec);
     DS_TRY(write_weights(rec, err));
     for (uint32_t i = 0; i < 2 * rec->n_values; i++)

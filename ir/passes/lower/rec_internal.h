@@ -129,6 +129,7 @@ typedef struct ds_lower_rec {
     const ds_use *const *yielded; /* [program.n]: of a yield */
     const ds_use *const **uses;   /* [n_whole]: of a statement's reads */
     uint32_t n_values;            /* of the function */
+    bool has_stored;              /* a value has a store as `rec_stores` says */
     uint32_t *statement_of;       /* by value of the function; UINT32_MAX: outside */
     ds_map read_of;               /* ds_use * → ds_lower_reads * */
     ds_lower_store *stores; /* [2 n_values]: of equations, of the rec's results; then of chunks */

@@ -546,14 +546,19 @@ static ds_status plan_values(ds_lower_rec *rec, ds_error *err) {
                   (store->block && store->ring[store->n_dims - 1]);
         hosts = hosts || store->host;
     }
-    ds_rec_stores kind = rec->l->step->strategy.rec_stores;
-    bool asks = kind == DS_REC_CIRCULAR || kind == DS_REC_RING;
-    if (kind == DS_REC_HOST && !hosts && !rec->l->step->train.on)
-        return ds_error_set(err, DS_ERR_VALUE, rec->op->loc,
+    rec->has_stored = rec->l->step->strategy.rec_stores == DS_REC_HOST ? hosts : windows;
+    return DS_OK;
+}
+
+ds_status ds_lower__rec_check_stores(const ds_lowering *l, ds_error *err) {
+    ds_rec_stores kind = l->step->strategy.rec_stores;
+    if (l->stored || !l->unstored || l->step->train.on) return DS_OK;
+    if (kind == DS_REC_HOST)
+        return ds_error_set(err, DS_ERR_VALUE, l->unstored->loc,
                             "rec_stores = host: no value of the rec is read by single points of "
                             "other turns");
-    if (!asks || windows || rec->l->step->train.on) return DS_OK;
-    return ds_error_set(err, DS_ERR_VALUE, rec->op->loc,
+    if (kind != DS_REC_CIRCULAR && kind != DS_REC_RING) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, l->unstored->loc,
                         "rec_stores = %s: no value of the rec is read by a window that is shorter "
                         "than the turns",
                         kind == DS_REC_RING ? "ring" : "circular");
