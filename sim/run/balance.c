@@ -120,6 +120,11 @@ static ds_status simulate_even(searcher *s, ds_error *err) {
     s->n_chunks = step->schedule.n_chunks;
     int64_t n_turns = 0;
     for (uint32_t c = 0; c < s->n_chunks; c++) n_turns += step->cut.chunk_turns[c];
+    if (!n_turns && !step->train.on)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED,
+                            ds_scenario_find(unit, "strategy", "balance")->loc,
+                            "without training a pipeline is cut by layers: balance = layers, or "
+                            "stage_layers");
     if (!n_turns)
         return ds_error_set(err, DS_ERR_UNSUPPORTED,
                             ds_scenario_find(unit, "strategy", "balance")->loc,
