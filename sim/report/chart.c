@@ -11,8 +11,8 @@ static const struct {
     char letter;
 } stack[DS_MEM_CATEGORY_COUNT] = {
     {DS_MEM_CONTEXT, 'c'},   {DS_MEM_COMMUNICATOR, 'm'}, {DS_MEM_FRAMEWORK, 'f'},
-    {DS_CAT_WEIGHT, 'w'},    {DS_CAT_OPTIMIZER, 'o'},    {DS_CAT_GRADIENT, 'g'},
-    {DS_CAT_INPUT, 'i'},     {DS_CAT_BUFFER, 'b'},       {DS_CAT_ACTIVATION, 'a'},
+    {DS_CAT_WEIGHT, 'w'},    {DS_CAT_OPTIMIZER, 'o'},    {DS_CAT_INPUT, 'i'},
+    {DS_CAT_GRADIENT, 'g'},  {DS_CAT_BUFFER, 'b'},       {DS_CAT_ACTIVATION, 'a'},
     {DS_MEM_WORKSPACE, 's'}, {DS_MEM_UNUSED, 'u'},
 };
 
