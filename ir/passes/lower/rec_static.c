@@ -146,15 +146,18 @@ bool ds_lower__pad_range(const ds_lower_rec *rec, const ds_lower_store *store, c
 
 /* ---- masks ---- */
 
-/* Numbers of the dim's places: `value` before the place `at`, or from there on, and 0 elsewhere. */
-static ds_status places(ds_lowering *l, const ds_lower_padded *padded, ds_dtype dtype, double value,
-                        bool before, ds_expr at, ds_use *out, ds_error *err) {
+/* Numbers of the dim's places: 1 at the range and 0 elsewhere, or (`minus`) 0 at the range and MINUS
+ * elsewhere; elsewhere is behind the range (`behind`) or before. */
+static ds_status places(ds_lowering *l, const ds_lower_padded *padded, ds_dtype dtype, bool minus,
+                        bool behind, ds_use *out, ds_error *err) {
+    bool before = behind != minus; /* is the number that is not 0 before `at`? */
+    ds_expr at = behind ? padded->end : padded->begin;
     ds_builder *b = &l->b;
     ds_type *type = DS_NEW(&l->c.unit->arena, ds_type);
     *type = (ds_type){.dtype = dtype, .rank = 1, .dims = DS_NEW(&l->c.unit->arena, ds_dim)};
     type->dims[0] = (ds_dim){.size = padded->size};
     ds_op *fill = ds_build_op(b, DS_OP_FILL);
-    ds_build_attr_real(b, fill, "value", value);
+    ds_build_attr_real(b, fill, "value", minus ? MINUS : 1);
     ds_value numbers = ds_build_out(b, fill, "places", type);
     DS_TRY(ds_build_put(b, fill, err));
     ds_op *pad = ds_build_op(b, DS_OP_PAD);
@@ -194,12 +197,11 @@ static ds_status spread(ds_lowering *l, ds_use x, uint32_t axis, ds_use *mask, d
 
 /* Other places times 0, or plus MINUS. */
 static ds_status apply(ds_lowering *l, ds_use *x, const ds_lower_padded *padded, bool minus,
-                       bool before, ds_error *err) {
+                       bool behind, ds_error *err) {
     ds_builder *b = &l->b;
     const char *name = ds_value_at(b->func, x->value)->name;
     ds_use mask;
-    DS_TRY(places(l, padded, type_of(l, *x)->dtype, minus ? MINUS : 1, before != minus,
-                  before ? padded->end : padded->begin, &mask, err));
+    DS_TRY(places(l, padded, type_of(l, *x)->dtype, minus, behind, &mask, err));
     if (!minus) DS_TRY(spread(l, *x, padded->axis, &mask, err));
     ds_op *op = ds_build_op(b, minus ? DS_OP_BIAS : DS_OP_MUL);
     ds_build_in(b, op, *x);
@@ -352,18 +354,18 @@ static ds_status close_factor(ds_lowering *l, ds_op *op, const ds_rule *rule, ui
 
 /* Of each result: padded, where `size` is there. */
 struct ds_lower_pads {
-    uint32_t n;
+    uint32_t n, factor; /* the padded dim, in the op's rule */
     bool has[DS_MAX_OPERANDS];
     ds_lower_padded of[DS_MAX_OPERANDS];
 };
 
-static ds_status pad_results(ds_lowering *l, const ds_op *op, const ds_rule *rule, uint32_t factor,
+static ds_status pad_results(ds_lowering *l, const ds_op *op, const ds_rule *rule,
                              const ds_lower_padded *padded, const ds_type **types,
                              ds_lower_pads *pads, ds_error *err) {
     for (uint32_t k = 0; k < pads->n; k++) {
         const ds_rule_term *dims = term(rule->out, rule->n_out, k);
         for (uint32_t d = 0; d < dims->n; d++) {
-            if (!has(&dims->dims[d], factor)) continue;
+            if (!has(&dims->dims[d], pads->factor)) continue;
             if (dims->dims[d].n != 1 || pads->has[k]) return refuse(op, "", err);
             pads->of[k] = *padded;
             pads->of[k].axis = d;
@@ -386,7 +388,6 @@ void ds_lower__pad_results(ds_lowering *l, const ds_op *op, const ds_lower_pads 
 ds_status ds_lower__pad_op(ds_lowering *l, ds_op *op, const ds_type **types, uint32_t n,
                            const ds_lower_pads **out, ds_error *err) {
     const ds_lower_padded *padded = NULL;
-    uint32_t factor;
     *out = NULL;
     for (uint32_t i = 0; l->rec && i < op->n_in && !padded; i++)
         padded = ds_lower__padded(l->rec, op->in[i]);
@@ -400,9 +401,9 @@ ds_status ds_lower__pad_op(ds_lowering *l, ds_op *op, const ds_type **types, uin
     pads->n = n;
     *out = pads;
     DS_TRY(rule_of(l, op, rule, err));
-    DS_TRY(find_factor(l, op, rule, padded, &factor, err));
+    DS_TRY(find_factor(l, op, rule, padded, &pads->factor, err));
     if (op->code == DS_OP_ATTENTION && ds_op_attr_bool(op, "causal"))
         return refuse(op, "its queries are a range", err);
-    DS_TRY(close_factor(l, op, rule, factor, padded, err));
-    return pad_results(l, op, rule, factor, padded, types, pads, err);
+    DS_TRY(close_factor(l, op, rule, pads->factor, padded, err));
+    return pad_results(l, op, rule, padded, types, pads, err);
 }
