@@ -346,7 +346,8 @@ static ds_status check_moves(ds_grad *g, const ds_grad_loop *loop, const ds_grad
     if (index_mentions(g, &use, loop->op->index)) return DS_OK;
     return ds_error_set(err, DS_ERR_UNSUPPORTED, loop->op->loc,
                         "grad: elements of %%%s are read by the index of an inner loop in every "
-                        "turn of this loop over '%s'",
+                        "turn of this loop over '%s': such a family has one index, and elements "
+                        "of one shape",
                         ds_value_at(g->old, part->value)->name, loop->op->index);
 }
 
