@@ -1,7 +1,9 @@
-/* Connectivity and bisection bandwidth, with igraph.
+/* Connectivity, bisection bandwidth and minimum cuts, with igraph.
  *
  * igraph is not thread-safe (its error handler and its stack of things to clean up are shared), so
  * every use is inside one mutex, with an error handler that returns codes instead of aborting. */
+#include "ir/base/units.h"
+#include "sim/topo/min_cut.h"
 #include "sim/topo/tree.h"
 
 #include <igraph.h>
@@ -276,4 +278,87 @@ ds_status ds_topo_bisection(ds_topo *topo, int64_t *bytes_per_s, ds_error *err) 
     if (fits) return DS_OK;
     return ds_error_set(err, DS_ERR_OVERFLOW, topo->decl->loc,
                         "the bandwidths of @%s do not add up within 2^53 units", topo->decl->name);
+}
+
+/* ---- minimum cuts ---- */
+
+static igraph_error_t cut(const igraph_vector_int_t *edges, const igraph_vector_t *capacity,
+                          uint32_t n_vertices, bool *is_behind) {
+    igraph_vector_int_t behind;
+    igraph_t graph;
+    igraph_real_t value;
+    igraph_error_t code = igraph_vector_int_init(&behind, 0);
+    if (code) return code;
+    code = igraph_create(&graph, edges, n_vertices, IGRAPH_DIRECTED);
+    if (!code) {
+        /* The second part is found from the sink, backwards over arcs with room: the least set. */
+        code = igraph_maxflow(&graph, &value, NULL, NULL, NULL, &behind, DS_MIN_CUT_SOURCE,
+                              DS_MIN_CUT_SINK, capacity, NULL);
+        igraph_destroy(&graph);
+    }
+    for (uint32_t v = 0; v < n_vertices; v++) is_behind[v] = false;
+    for (igraph_integer_t i = 0; !code && i < igraph_vector_int_size(&behind); i++)
+        is_behind[VECTOR(behind)[i]] = true;
+    igraph_vector_int_destroy(&behind);
+    return code;
+}
+
+static igraph_error_t cut_units(const ds_min_cut_arc *arc, uint32_t n_arcs, const int64_t *units,
+                                uint32_t n_vertices, bool *is_behind) {
+    igraph_vector_int_t edges;
+    igraph_vector_t capacity;
+    igraph_error_t code = igraph_vector_int_init(&edges, 2 * (igraph_integer_t)n_arcs);
+    if (code) return code;
+    code = igraph_vector_init(&capacity, n_arcs);
+    if (!code) {
+        for (uint32_t i = 0; i < n_arcs; i++) {
+            VECTOR(edges)[2 * i] = arc[i].from;
+            VECTOR(edges)[2 * i + 1] = arc[i].to;
+            VECTOR(capacity)[i] = (igraph_real_t)units[i];
+        }
+        code = cut(&edges, &capacity, n_vertices, is_behind);
+        igraph_vector_destroy(&capacity);
+    }
+    igraph_vector_int_destroy(&edges);
+    return code;
+}
+
+/* units[n_arcs] as min_cut.h says; false if the sums are beyond 2^53. */
+static bool cut_capacities(const ds_min_cut_arc *arc, uint32_t n_arcs, int64_t *units) {
+    ds_i128 into_sink = 0, most = (ds_i128)1 << 53;
+    int64_t unit = 0;
+    for (uint32_t i = 0; i < n_arcs; i++)
+        if (arc[i].to == DS_MIN_CUT_SINK) into_sink += arc[i].capacity;
+    for (uint32_t i = 0; i < n_arcs; i++)
+        if (arc[i].capacity <= into_sink) unit = gcd(unit, arc[i].capacity);
+    if (!unit) unit = 1;
+    if (into_sink / unit > most || into_sink >= DS_MIN_CUT_NEVER) return false;
+    ds_i128 out_of_source = 0;
+    for (uint32_t i = 0; i < n_arcs; i++) {
+        ds_i128 capacity = arc[i].capacity < into_sink ? arc[i].capacity : into_sink;
+        units[i] = (int64_t)(capacity / unit);
+        if (arc[i].from == DS_MIN_CUT_SOURCE) out_of_source += units[i];
+    }
+    return out_of_source <= most;
+}
+
+ds_status ds_min_cut(const ds_min_cut_arc *arc, uint32_t n_arcs, uint32_t n_vertices,
+                     bool *is_behind, ds_error *err) {
+    int64_t *units = ds_xmalloc(((size_t)n_arcs + 1) * sizeof *units);
+    bool fits = cut_capacities(arc, n_arcs, units);
+    igraph_error_t code = IGRAPH_SUCCESS;
+    if (fits) {
+        igraph_error_handler_t *previous = enter_igraph();
+        code = cut_units(arc, n_arcs, units, n_vertices, is_behind);
+        leave_igraph(previous);
+    }
+    free(units);
+    if (code == IGRAPH_ENOMEM) ds_out_of_memory(0);
+    if (code)
+        return ds_error_set(err, DS_ERR_INTERNAL, DS_NOWHERE, "igraph failed on a minimum cut: %s",
+                            igraph_strerror(code));
+    if (fits) return DS_OK;
+    return ds_error_set(
+        err, DS_ERR_LIMIT, DS_NOWHERE,
+        "the capacities of a minimum cut of %u arcs do not add up within 2^53 units", n_arcs);
 }
