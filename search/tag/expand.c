@@ -151,11 +151,11 @@ static uint32_t obtain(expansion *x, uint32_t op, uint32_t gpu, int64_t lo, int6
 
 /* ---- reductions ---- */
 
-static int64_t slowest_link(const expansion *x, const ds_tag_place *place) {
+int64_t ds_tag__slowest_mb_per_s(const ds_tag_tasks *tasks, const ds_tag_place *place) {
     int64_t least = INT64_MAX;
     for (uint32_t i = 0; i < place->n; i++)
         for (uint32_t j = 0; j < place->n; j++) {
-            int64_t speed = ds_tag__mb_per_s(x->t, place->gpu[i], place->gpu[j]);
+            int64_t speed = ds_tag__mb_per_s(tasks, place->gpu[i], place->gpu[j]);
             if (i != j && speed < least) least = speed;
         }
     return least;
@@ -166,7 +166,8 @@ static void reduce_together(expansion *x, uint32_t op, const ds_tag_place *place
     ds_tag_task task = {.kind = DS_TAG_COLLECTIVE, .op = op, .from = DS_TAG_NONE};
     int64_t bytes = x->graph->op[op].result_bytes;
     task.gpu = DS_TAG_NONE;
-    task.us = ds_tag_collective_us(bytes, slowest_link(x, place), x->t->problem->quirks);
+    int64_t speed = ds_tag__slowest_mb_per_s(x->t, place);
+    task.us = ds_tag_collective_us(bytes, speed, x->t->problem->quirks);
     create(x, task, part, place->n);
     for (uint32_t i = 0; i < place->n; i++) {
         uint32_t tensor = make_tensor(x, place->gpu[i], bytes);

@@ -52,6 +52,9 @@ static inline int64_t ds_tag__mb_per_s(const ds_tag_tasks *t, uint32_t from, uin
     return c->mb_per_s[t->machine_of[from] * c->n_machines + t->machine_of[to]];
 }
 
+/* The least bandwidth between GPUs of a place; INT64_MAX for one GPU. */
+int64_t ds_tag__slowest_mb_per_s(const ds_tag_tasks *tasks, const ds_tag_place *place);
+
 /* Problem, arena and machines of an empty list of tasks. */
 void ds_tag__tasks_init(ds_tag_tasks *tasks, const ds_tag_problem *problem, ds_arena *arena);
 /* The place of one group; action->gpus may be 0. */

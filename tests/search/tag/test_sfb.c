@@ -2,6 +2,7 @@
 #include "ir/base/rng.h"
 #include "search/tag/sfb.h"
 #include "tests/support/cases.h"
+#include "tests/support/generate/random_tag.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -213,6 +214,95 @@ Test(tag_sfb, minimum_cut_equals_brute_force) {
     }
     cr_expect_geq(n_some, FEW_CASES ? 20 : 300);
     cr_expect_geq(n_tied, FEW_CASES ? 1 : 20);
+}
+
+/* ---- deployments ---- */
+
+/* X (10 us) and dY (20 us) of 6 samples on two machines of one GPU, the gradient of fc6 (460 us of 3
+ * samples, 920 us of 6), and its update (0 us). */
+static int64_t train_us(int64_t batch, ds_tag_way way, const int64_t *share,
+                        ds_tag_sfb_deployment *factors) {
+    ds_arena arena = {0};
+    static const int64_t sizes[] = {3, 6}, speeds[] = {BANDWIDTH, BANDWIDTH, BANDWIDTH, BANDWIDTH};
+    static const double x_us[] = {10, 10}, dy_us[] = {20, 20}, dw_us[] = {460, 920}, none[2] = {0};
+    static const uint32_t parents[] = {0, 1, 2};
+    static const ds_tag_machine machine[] = {{0, 1, INT64_C(1) << 36}, {0, 1, INT64_C(1) << 36}};
+    const ds_tag_op op[] = {
+        {.result_bytes = batch * 25088 * FLOAT, .us = x_us},
+        {.result_bytes = batch * 4096 * FLOAT, .us = dy_us},
+        {NULL, DS_TAG_SUM, 25088 * 4096 * FLOAT, 0, dw_us, parents, 2, 1},
+        {NULL, DS_TAG_WHOLE, 25088 * 4096 * FLOAT, 0, none, parents + 2, 1, 1},
+    };
+    const ds_tag_problem p = {
+        {4, 2, 1, 2, op, sizes}, {2, machine, speeds}, batch, DS_TAG_RELEASED, false};
+    const ds_tag_action action[] = {{3, way, share}, {3, DS_TAG_ALL_REDUCE, share}};
+    ds_tag_outcome out;
+    ds_error err;
+    cr_assert_eq(ds_tag_check(&p, &err), DS_OK, "%s", err.message);
+    if (factors) {
+        cr_assert_eq(ds_tag_sfb_deploy(&p, action, DS_TAG_SFB_SERIAL, &arena, factors, &err),
+                     DS_OK);
+        cr_assert_eq(ds_tag_check(&factors->problem, &err), DS_OK, "%s", err.message);
+    }
+    cr_assert_eq(ds_tag_simulate(factors ? &factors->problem : &p,
+                                 factors ? factors->action : action, &arena, &out, &err),
+                 DS_OK, "%s", err.message);
+    int64_t us = out.makespan_us;
+    ds_arena_deinit(&arena);
+    return us;
+}
+
+/* Before: 10 + 20 + 460 and a collective of 401,408 KiB, 0.27766802543921265 · 401,408 + 211.919 =
+ * 111,670 us. After: half of X leaves at 10 us for 119, half of dY after it for 29, and the gradient of
+ * all samples takes 920. With one way for all, X and dY are made everywhere too: 10 + 20 + 920. */
+Test(tag_sfb, deployment_by_hand) {
+    static const int64_t unequal[] = {4, 2};
+    ds_tag_sfb_deployment f;
+    cr_expect_eq(train_us(6, DS_TAG_PS, NULL, NULL), 490 + 111670);
+    cr_expect_eq(train_us(6, DS_TAG_PS, NULL, &f), 10 + 119 + 29 + 920);
+    cr_expect_eq(f.n_whole, 1);
+    EXPECT_US(f.cost_us, -145567.96);
+    cr_expect_eq(train_us(6, DS_TAG_ALL_REDUCE, NULL, &f), 10 + 20 + 920);
+    cr_expect_eq(f.n_whole, 3);
+    /* Without gathering: 460 + 1 - 146,278.22. */
+    cr_expect_eq(train_us(6, DS_TAG_DUPLICATE, NULL, &f), 10 + 20 + 920);
+    EXPECT_US(f.cost_us, -145817.22);
+    /* 613 us and 466,944 bytes of 4 samples: 614 + 332.34 - 146,278.22. */
+    train_us(6, DS_TAG_PS, unequal, &f);
+    EXPECT_US(f.cost_us, -145331.87);
+    /* 2,000 samples a GPU lose. */
+    int64_t us = train_us(4000, DS_TAG_PS, NULL, NULL);
+    cr_expect_eq(train_us(4000, DS_TAG_PS, NULL, &f), us);
+    cr_expect_eq(f.n_whole, 0);
+}
+
+/* All groups with all_reduce on all GPUs, and half of them as they were. */
+Test(tag_sfb, random_deployments) {
+    static random_tag r;
+    uint32_t n_some = 0;
+    for (uint64_t seed = 0; seed < (FEW_CASES ? 40 : 300); seed++) {
+        ds_arena arena = {0};
+        ds_error err;
+        ds_tag_sfb_deployment factors;
+        ds_tag_outcome before, after;
+        random_tag_make(&r, seed, true);
+        uint32_t n_gpus = ds_tag_n_gpus(&r.problem.cluster);
+        for (uint32_t g = seed % 2; g < r.problem.graph.n_groups && r.problem.batch >= n_gpus; g++)
+            r.action[g] = (ds_tag_action){(UINT64_C(1) << n_gpus) - 1, DS_TAG_ALL_REDUCE, NULL};
+        cr_assert_eq(ds_tag_simulate(&r.problem, r.action, &arena, &before, &err), DS_OK, "%s",
+                     err.message);
+        cr_assert_eq(ds_tag_sfb_deploy(&r.problem, r.action, seed / 2 % 2, &arena, &factors, &err),
+                     DS_OK, "%s", err.message);
+        cr_assert_eq(ds_tag_check(&factors.problem, &err), DS_OK, "%s", err.message);
+        cr_assert_eq(ds_tag_simulate(&factors.problem, factors.action, &arena, &after, &err), DS_OK,
+                     "%s", err.message);
+        n_some += factors.n_whole > 0;
+        cr_expect_eq(factors.cost_us<0, factors.n_whole> 0);
+        cr_expect_leq(after.n_collectives, before.n_collectives);
+        if (factors.n_whole == 0) cr_expect_eq(after.makespan_us, before.makespan_us);
+        ds_arena_deinit(&arena);
+    }
+    cr_expect_geq(n_some, FEW_CASES ? 10 : 150);
 }
 
 /* ---- numbers out of range ---- */
