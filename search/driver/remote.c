@@ -270,7 +270,9 @@ static bool answer_all(server *s) {
         answer(s, slot);
         any = true;
     }
-    for (; s->done < s->begun && ds_pool_is_done(s->pool); s->done++) ds_pool_wait(s->pool);
+    /* A job that ends only now has no answer yet, and waits for the next call. */
+    for (; s->done < s->begun && s->answered[s->done % s->n_slots]; s->done++)
+        ds_pool_wait(s->pool);
     return any;
 }
 
