@@ -1,8 +1,8 @@
 /* A lower bound on every completion of a partial deployment.
  *
- * The decided groups are expanded alone. A copy that one decided operation takes from another is made
- * of the same tasks whoever else reads it, so all of these tasks are in every completion, with the
- * same predecessors. Hence the loads of resources and the longest path bound the makespan. */
+ * The decided groups are expanded alone. The tasks that bring the result of one decided operation to
+ * another do not depend on other readers of the result, so all of these tasks are in every completion,
+ * with the same predecessors. Hence the loads of resources and the longest path bound the makespan. */
 #include "search/tag/internal.h"
 
 static int64_t greater_of(int64_t a, int64_t b) {

@@ -45,7 +45,7 @@ static inline void ds_gates_bind(ds_gates *gates, uint32_t cls, int64_t at_ps) {
 }
 /* So many tasks have ended: opens the gates that they reach, and sets the clock on; false: none. */
 bool ds_gates_open(ds_gates *gates, uint32_t n_done, int64_t *now_ps);
-/* The next of those that are held no longer. */
+/* The next instance that a gate held and holds no longer; false: there is none. */
 bool ds_gates_take(ds_gates *gates, uint32_t *id);
 
 #endif

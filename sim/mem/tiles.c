@@ -72,7 +72,7 @@ static ds_status open_store(tiles *t, const ds_record *r, uint32_t value, ds_err
     return DS_OK;
 }
 
-/* A copy takes what is there. */
+/* The copy of a store takes as many tiles as the store holds at that moment. */
 static void copy_store(tiles *t, uint32_t from, uint32_t value, uint32_t inst) {
     const store *old = &t->stores.at[t->store_of[from] - 1];
     store s = *old;

@@ -5,7 +5,7 @@
  * third, in the same places of the turn, what the first leaves to the second, each turn from the
  * second on is a copy of the second, moved by as many instances as a turn has. Of n turns three are
  * followed: the first, which reads what stands before the loop; the second, a *repeat*, which stands
- * for n - 2; and the last, which leaves to what stands behind the loop.
+ * for n - 2; and the last, whose values the ops behind the loop read.
  *
  * The times are a matter of the run. The engine holds all that comes after a gate until all before it
  * has ended, and refuses the plan where that would hold back anything (sim/engine/repeat.c): so a

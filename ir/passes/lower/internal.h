@@ -6,10 +6,7 @@
  *   batch.c  microbatches: the batch divided
  *   lora.c   adapters beside products; frozen weights
  *   documents.c  documents of several lengths in a sequence
- *   rec.c    a rec becomes loops; rec_program.c: the rec as a temporal program; rec_store.c: what is
- *            stored for turns to come; rec_join.c: what loops begin with; rec_prompt.c: a prompt in
- *            chunks; rec_chunk.c, rec_batch.c: values and ops of chunks; rec_tile.c: attention in
- *            blocks; rec_static.c: ranges of one size */
+ *   rec*.c   a rec becomes loops; README.md has a line for each file */
 #ifndef DS_PASSES_LOWER_INTERNAL_H
 #define DS_PASSES_LOWER_INTERNAL_H
 
@@ -180,5 +177,27 @@ const ds_type *ds_lower__written(ds_lowering *l, const ds_lower_frame *frame, co
 
 /* batch.c: replaces the batch by batch / m. Errors: DS_ERR_UNSUPPORTED, DS_ERR_VALUE. */
 ds_status ds_lower__divide_batch(ds_lowering *l, ds_error *err);
+
+/* The step that is being made: its memory, its expressions, and types in its function. */
+static inline ds_arena *ds_lower__arena(const ds_lowering *l) {
+    return &l->c.unit->arena;
+}
+
+static inline ds_exprs *ds_lower__exprs(const ds_lowering *l) {
+    return &l->c.unit->exprs;
+}
+
+static inline ds_expr ds_lower__int(const ds_lowering *l, int64_t value) {
+    return ds_expr_int(ds_lower__exprs(l), value);
+}
+
+static inline ds_expr ds_lower__fold(const ds_lowering *l, ds_expr_kind kind, ds_expr a,
+                                     ds_expr b) {
+    return ds_expr_fold(ds_lower__exprs(l), kind, a, b);
+}
+
+static inline const ds_type *ds_lower__type_of(const ds_lowering *l, ds_use use) {
+    return ds_use_type(l->c.unit, l->b.func, &use);
+}
 
 #endif

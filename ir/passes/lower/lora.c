@@ -25,10 +25,6 @@
 
 enum { MOST_LABELS = 3 * DS_MAX_RANK };
 
-static ds_arena *arena_of(ds_lowering *l) {
-    return &l->c.unit->arena;
-}
-
 /* ---- names of products ---- */
 
 /* What frameworks call the products of the model library. */
@@ -62,7 +58,7 @@ static bool is_named(const char *target, const char *name) {
 static bool is_target(ds_lowering *l, const char *name) {
     const ds_train *train = &l->step->train;
     bool found = train->lora_targets == DS_LORA_TARGETS_ALL && l->loops;
-    if (!l->adapted) l->adapted = DS_NEW_N(arena_of(l), bool, train->n_lora_names + 1);
+    if (!l->adapted) l->adapted = DS_NEW_N(ds_lower__arena(l), bool, train->n_lora_names + 1);
     for (uint32_t i = 0; i < train->n_lora_names; i++)
         if (is_named(train->lora_names[i], name)) found = l->adapted[i] = true;
     return found;
@@ -89,7 +85,7 @@ static bool read_labels(ds_lowering *l, const char **at, const char *stops, cons
     for (*at += strspn(*at, " "); **at && !strchr(stops, **at); *at += strspn(*at, " ")) {
         size_t length = strcspn(*at, " ,-");
         if (**at == '(' || !length || *n == MOST_LABELS) return false;
-        labels[(*n)++] = ds_arena_strndup(arena_of(l), *at, length);
+        labels[(*n)++] = ds_arena_strndup(ds_lower__arena(l), *at, length);
         *at += length;
     }
     return true;
@@ -173,9 +169,9 @@ static ds_type *half_type(const adapter *a, int half) {
     const ds_type *w = ds_value_at(l->b.func, a->w->value)->type;
     const ds_dim rank = {.size = ds_expr_int(&l->c.unit->exprs, l->step->train.lora_rank)};
     const ds_dim *rows = split_dim(a, w, 'c'), *columns = split_dim(a, w, 'k');
-    ds_type *type = ds_type_copy(arena_of(l), w);
+    ds_type *type = ds_type_copy(ds_lower__arena(l), w);
     uint32_t n = 0;
-    type->dims = DS_NEW_N(arena_of(l), ds_dim, w->rank + 2);
+    type->dims = DS_NEW_N(ds_lower__arena(l), ds_dim, w->rank + 2);
     for (uint32_t d = 0; d < w->rank; d++)
         if (a->kinds[d] == 'g') type->dims[n++] = w->dims[d];
     if (half) type->dims[n++] = rank;
@@ -194,16 +190,17 @@ static ds_type *half_type(const adapter *a, int half) {
 static ds_use add_half(const adapter *a, int half) {
     ds_lowering *l = a->l;
     const ds_value_info base = *ds_value_at(l->b.func, a->w->value);
-    ds_attr *role = DS_NEW(arena_of(l), ds_attr);
+    ds_attr *role = DS_NEW(ds_lower__arena(l), ds_attr);
     *role = ds_attr_of_word(l->c.unit, "role", "weight");
-    const char *name = ds_arena_join(arena_of(l), base.name, half ? ".lora_b" : ".lora_a");
+    const char *name = ds_arena_join(ds_lower__arena(l), base.name, half ? ".lora_b" : ".lora_a");
     name = ds_clone_text(&l->c, name);
     ds_map_put(&l->weight_names, DS_KEY(name), 1);
     ds_value arg =
         ds_build_arg(&l->b, name, half_type(a, half), base.binders, base.n_binders, role, 1);
     ds_value_at(l->b.func, arg)->loc = base.loc;
     ds_lower__add_weight(l, arg);
-    return a->w->n_index ? ds_use_at(arena_of(l), arg, a->w->index, a->w->n_index) : ds_use_of(arg);
+    return a->w->n_index ? ds_use_at(ds_lower__arena(l), arg, a->w->index, a->w->n_index)
+                         : ds_use_of(arg);
 }
 
 static ds_status put_product(const adapter *a, ds_use x, ds_use w, const char *text,
@@ -215,7 +212,7 @@ static ds_status put_product(const adapter *a, ds_use x, ds_use w, const char *t
     ds_build_in(b, op, w);
     if (text) ds_build_attr_text(b, op, "rule", text);
     const char *name = ds_value_at(b->func, a->op->out[0])->name;
-    *out = ds_use_of(ds_build_out(b, op, ds_arena_join(arena_of(a->l), name, suffix), NULL));
+    *out = ds_use_of(ds_build_out(b, op, ds_arena_join(ds_lower__arena(a->l), name, suffix), NULL));
     return ds_build_put(b, op, err);
 }
 
@@ -260,7 +257,7 @@ static ds_status put_sum(const adapter *a, ds_use *out, ds_error *err) {
         scale->loc = a->op->loc;
         ds_build_in(b, scale, *out);
         ds_build_attr_real(b, scale, "factor", train->lora_alpha / (double)train->lora_rank);
-        const char *name = ds_arena_join(arena_of(a->l), made.name, ".scaled");
+        const char *name = ds_arena_join(ds_lower__arena(a->l), made.name, ".scaled");
         *out = ds_use_of(ds_build_out(b, scale, name, NULL));
         DS_TRY(ds_build_put(b, scale, err));
     }
@@ -268,7 +265,7 @@ static ds_status put_sum(const adapter *a, ds_use *out, ds_error *err) {
     sum->loc = a->op->loc;
     ds_build_in(b, sum, ds_use_of(a->op->out[0]));
     ds_build_in(b, sum, *out);
-    const char *name = ds_arena_join(arena_of(a->l), made.name, ".lora");
+    const char *name = ds_arena_join(ds_lower__arena(a->l), made.name, ".lora");
     *out = ds_use_of(ds_build_out(b, sum, name, made.type_written ? made.type : NULL));
     return ds_build_put(b, sum, err);
 }
@@ -290,7 +287,7 @@ static ds_status find_kinds(adapter *a, const char *name, ds_error *err) {
     bool first = a->w == &a->op->in[0];
     if (!rule_of(a->l, a->op, first, &a->rule) || a->rule.n_weight != type->rank)
         return refuse(a, name, "has a rule that is more than one label a dim", err);
-    a->kinds = ds_arena_calloc(arena_of(a->l), type->rank + 1, 1);
+    a->kinds = ds_arena_calloc(ds_lower__arena(a->l), type->rank + 1, 1);
     for (uint32_t d = 0; d < type->rank; d++) {
         a->kinds[d] = kind_of(&a->rule, a->rule.weight[d]);
         if (a->kinds[d] == '?') return refuse(a, name, "sums a dim of its weight alone", err);
@@ -323,8 +320,8 @@ ds_status ds_lower__adapt(ds_lowering *l, const ds_lower_frame *frame, const ds_
     ds_step_weight *first = weight_of(l, &op->in[0]), *second = weight_of(l, &op->in[1]);
     if (!first == !second) return DS_OK;
     const char *name =
-        ds_arena_join(arena_of(l), frame->where.calls, ds_path_op_name(frame->func, from));
-    DS_PUSH(arena_of(l), &l->products, name);
+        ds_arena_join(ds_lower__arena(l), frame->where.calls, ds_path_op_name(frame->func, from));
+    DS_PUSH(ds_lower__arena(l), &l->products, name);
     if (!is_target(l, name)) return DS_OK;
     adapter a = {.l = l, .op = op, .w = &op->in[first ? 0 : 1], .x = &op->in[first ? 1 : 0]};
     ds_step_weight *weight = first ? first : second;
@@ -364,7 +361,7 @@ ds_status ds_lower__freeze(ds_lowering *l, ds_error *err) {
     if (!step->train.on || step->train.lora_rank < 1) return DS_OK;
     for (uint32_t i = 0; i < step->train.n_lora_names; i++)
         if (!l->adapted || !l->adapted[i]) return no_product(l, step->train.lora_names[i], err);
-    ds_step_weight *all = DS_NEW_N(arena_of(l), ds_step_weight, n + 1);
+    ds_step_weight *all = DS_NEW_N(ds_lower__arena(l), ds_step_weight, n + 1);
     for (int frozen = 0; frozen < 2; frozen++)
         for (uint32_t i = 0; i < n; i++) {
             if (is_half(&step->weights.at[i]) == frozen) continue;

@@ -14,10 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ds_arena *arena_of(ds_lowering *l) {
-    return &l->c.unit->arena;
-}
-
 static ds_expr plain(void *context, ds_expr e) {
     return ds_clone_expr(context, e);
 }
@@ -36,9 +32,9 @@ static void add_input(ds_lowering *l, ds_lower_frame *frame, ds_value value) {
     const ds_value_info *info = ds_value_at(frame->func, value);
     uint32_t n = info->n_binders;
     bool micro = l->micro_index && ds_type_is_over(info->type, 0, "dp");
-    ds_binder *binders = DS_NEW_N(arena_of(l), ds_binder, n + 2);
-    ds_lower_loop *scopes = DS_NEW_N(arena_of(l), ds_lower_loop, n + 1);
-    const char **open = DS_NEW_N(arena_of(l), const char *, n + 1);
+    ds_binder *binders = DS_NEW_N(ds_lower__arena(l), ds_binder, n + 2);
+    ds_lower_loop *scopes = DS_NEW_N(ds_lower__arena(l), ds_lower_loop, n + 1);
+    const char **open = DS_NEW_N(ds_lower__arena(l), const char *, n + 1);
     for (uint32_t i = 0; i < n; i++) {
         binders[i].lo = ds_lower__expr(l, frame, info->binders[i].lo);
         binders[i].hi = ds_lower__expr(l, frame, info->binders[i].hi);
@@ -61,7 +57,8 @@ static void add_input(ds_lowering *l, ds_lower_frame *frame, ds_value value) {
     ds_value arg = ds_build_arg(&l->b, info->name, type, binders, n, attrs, n_attrs);
     ds_value_at(l->b.func, arg)->loc = ds_clone_loc(&l->c, info->loc);
     ds_expr at = micro ? ds_expr_index(&l->c.unit->exprs, l->micro_index) : DS_NO_EXPR;
-    frame->values[value.i].use = micro ? ds_use_at(arena_of(l), arg, &at, 1) : ds_use_of(arg);
+    frame->values[value.i].use =
+        micro ? ds_use_at(ds_lower__arena(l), arg, &at, 1) : ds_use_of(arg);
 }
 
 /* ---- the loss ---- */
@@ -118,7 +115,7 @@ static void hint_samples(ds_lowering *l, ds_type *type) {
 }
 
 static ds_type *target_type(ds_lowering *l, const ds_type *of) {
-    ds_type *type = ds_type_copy(arena_of(l), of);
+    ds_type *type = ds_type_copy(ds_lower__arena(l), of);
     hint_samples(l, type);
     type->partials = NULL;
     type->n_partials = 0;
@@ -168,7 +165,7 @@ static ds_status put_results(ds_lowering *l, const ds_lower_frame *frame, const 
                              ds_error *err) {
     const ds_train *train = &l->step->train;
     uint32_t n = end ? end->n_in : 0;
-    ds_use *results = DS_NEW_N(arena_of(l), ds_use, n + 1);
+    ds_use *results = DS_NEW_N(ds_lower__arena(l), ds_use, n + 1);
     DS_TRY(read_results(l, frame, end, results, err));
     if (!n)
         return ds_error_set(err, DS_ERR_TYPE, l->model->loc, "@%s has no results: nothing to run",
@@ -219,7 +216,7 @@ static const char *pattern(ds_lowering *l, const char *text) {
     size_t n = strlen(l->model->name);
     bool own = strncmp(text, l->model->name, n) == 0 && (text[n] == '.' || text[n] == '/');
     if (!own) return ds_clone_text(&l->c, text);
-    return ds_clone_text(&l->c, ds_arena_printf(arena_of(l), "step%s", text + n));
+    return ds_clone_text(&l->c, ds_arena_printf(ds_lower__arena(l), "step%s", text + n));
 }
 
 /* Turns off the knobs that are applied. */
@@ -246,7 +243,7 @@ static void add_scenario(ds_lowering *l) {
     const ds_module *root = l->source->unit->modules.at[0];
     const ds_scenario *from = ds_unit_scenario(l->source->unit);
     ds_scenario scenario = {.loc = ds_clone_loc(&l->c, from->loc), .trivia.blank_before = true};
-    scenario.entries = DS_NEW_N(arena_of(l), ds_attr, from->n_entries + 1);
+    scenario.entries = DS_NEW_N(ds_lower__arena(l), ds_attr, from->n_entries + 1);
     for (uint32_t i = 0; i < from->n_entries; i++) {
         if (strcmp(from->entries[i].name, "tokens") == 0) continue; /* the step has no rec */
         ds_attr *entry = &scenario.entries[scenario.n_entries++];
@@ -255,13 +252,13 @@ static void add_scenario(ds_lowering *l) {
         if (strcmp(entry->name, "model") == 0) entry->place.name = l->step->func->name;
         if (entry->kind == DS_ATTR_BLOCK) apply_block(l, entry);
     }
-    DS_PUSH(arena_of(l), &l->c.module->scenarios, scenario);
+    DS_PUSH(ds_lower__arena(l), &l->c.module->scenarios, scenario);
 }
 
 static const int64_t *copy_widths(ds_lowering *l, const int64_t *widths) {
     size_t n = (size_t)l->step->strategy.pp;
     if (!widths) return NULL;
-    return memcpy(DS_NEW_N(arena_of(l), int64_t, n), widths, n * sizeof *widths);
+    return memcpy(DS_NEW_N(ds_lower__arena(l), int64_t, n), widths, n * sizeof *widths);
 }
 
 /* Interns the strategy's texts in the step, because the source owns them. */
@@ -269,10 +266,10 @@ static void keep_strategy(ds_lowering *l) {
     ds_strategy *s = &l->step->strategy;
     for (uint32_t i = 0; i < 4; i++) s->order[i] = ds_clone_text(&l->c, s->order[i]);
     s->schedule = ds_clone_text(&l->c, s->schedule);
-    const char **again = DS_NEW_N(arena_of(l), const char *, s->n_recompute_ops + 1);
+    const char **again = DS_NEW_N(ds_lower__arena(l), const char *, s->n_recompute_ops + 1);
     for (uint32_t i = 0; i < s->n_recompute_ops; i++) again[i] = pattern(l, s->recompute_ops[i]);
     s->recompute_ops = again;
-    int64_t *layers = DS_NEW_N(arena_of(l), int64_t, s->n_stage_layers + 1);
+    int64_t *layers = DS_NEW_N(ds_lower__arena(l), int64_t, s->n_stage_layers + 1);
     if (s->n_stage_layers) memcpy(layers, s->stage_layers, s->n_stage_layers * sizeof *layers);
     s->stage_layers = layers;
     s->stage_dp = copy_widths(l, s->stage_dp);
@@ -283,7 +280,7 @@ static void keep_strategy(ds_lowering *l) {
 
 void ds_lower__note(ds_lowering *l, const char *text) {
     ds_trivia *trivia = &l->c.module->trivia;
-    const char **comments = DS_NEW_N(arena_of(l), const char *, trivia->n_comments + 1);
+    const char **comments = DS_NEW_N(ds_lower__arena(l), const char *, trivia->n_comments + 1);
     for (uint32_t i = 0; i < trivia->n_comments; i++) comments[i] = trivia->comments[i];
     comments[trivia->n_comments++] = text;
     trivia->comments = comments;
@@ -291,7 +288,7 @@ void ds_lower__note(ds_lowering *l, const char *text) {
 
 static void note_microbatches(ds_lowering *l) {
     if (l->step->strategy.microbatches == 1) return;
-    ds_lower__note(l, ds_arena_printf(arena_of(l), " @step is one of %lld microbatches.",
+    ds_lower__note(l, ds_arena_printf(ds_lower__arena(l), " @step is one of %lld microbatches.",
                                       (long long)l->step->strategy.microbatches));
 }
 
@@ -354,7 +351,7 @@ static ds_status lower(ds_lowering *l, ds_error *err) {
     DS_TRY(build_step(l, err));
     DS_TRY(ds_lower__freeze(l, err));
     DS_TRY(ds_lower__check_packed(l, err));
-    DS_PUSH(arena_of(l), &l->c.module->funcs, step->func);
+    DS_PUSH(ds_lower__arena(l), &l->c.module->funcs, step->func);
     add_scenario(l);
     keep_strategy(l);
     note_microbatches(l);

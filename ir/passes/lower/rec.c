@@ -12,37 +12,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ds_arena *arena_of(const ds_lower_rec *rec) {
-    return &rec->l->c.unit->arena;
-}
-
-static ds_exprs *exprs_of(const ds_lower_rec *rec) {
-    return &rec->l->c.unit->exprs;
-}
-
-static ds_expr number(const ds_lower_rec *rec, int64_t value) {
-    return ds_expr_int(exprs_of(rec), value);
-}
-
-static ds_expr fold(const ds_lower_rec *rec, ds_expr_kind kind, ds_expr a, ds_expr b) {
-    return ds_expr_fold(exprs_of(rec), kind, a, b);
-}
-
 /* ---- places ---- */
 
 static ds_expr expr_of(const ds_lower_rec *rec, const ds_temporal_place *place) {
-    ds_expr offset = number(rec, place->offset < 0 ? -place->offset : place->offset);
-    if (place->loop == DS_TEMPORAL_NO_LOOP) return number(rec, place->offset);
+    ds_expr offset = ds_lower__int(rec->l, place->offset < 0 ? -place->offset : place->offset);
+    if (place->loop == DS_TEMPORAL_NO_LOOP) return ds_lower__int(rec->l, place->offset);
     if (place->offset == 0) return rec->variable[place->loop];
-    return fold(rec, place->offset < 0 ? DS_EXPR_SUB : DS_EXPR_ADD, rec->variable[place->loop],
-                offset);
+    return ds_lower__fold(rec->l, place->offset < 0 ? DS_EXPR_SUB : DS_EXPR_ADD,
+                          rec->variable[place->loop], offset);
 }
 
 /* The type of `n` points along the store's axis. */
 static const ds_type *type_of_points(const ds_lower_rec *rec, const ds_lower_store *store,
                                      ds_expr n) {
-    ds_type *type = ds_type_copy(arena_of(rec), store->point);
-    ds_dim *dims = DS_NEW_N(arena_of(rec), ds_dim, type->rank + 1);
+    ds_type *type = ds_type_copy(ds_lower__arena(rec->l), store->point);
+    ds_dim *dims = DS_NEW_N(ds_lower__arena(rec->l), ds_dim, type->rank + 1);
     for (uint32_t d = 0; d <= type->rank; d++)
         dims[d] = d == store->axis ? (ds_dim){.size = n} : type->dims[d - (d > store->axis)];
     type->dims = dims;
@@ -72,9 +56,9 @@ static ds_status open_store(ds_lower_rec *rec, ds_lower_store *store, const char
         ds_build_attr_int(b, op, "tile", store->tile);
         if (store->host) ds_build_attr_int(b, op, "host", store->host);
     }
-    store->now = ds_use_of(
-        ds_build_out(b, op, ds_arena_printf(arena_of(rec), "%s.store", name),
-                     store->one ? store->point : type_of_points(rec, store, number(rec, n))));
+    store->now = ds_use_of(ds_build_out(
+        b, op, ds_arena_printf(ds_lower__arena(rec->l), "%s.store", name),
+        store->one ? store->point : type_of_points(rec, store, ds_lower__int(rec->l, n))));
     store->open = true;
     return ds_build_put(b, op, err);
 }
@@ -92,7 +76,8 @@ ds_status ds_lower__store_put(ds_lower_rec *rec, ds_lower_store *store, const ch
     ds_op *put = ds_build_op(b, DS_OP_PUT);
     ds_build_in(b, put, store->now);
     ds_build_in(b, put, ds_use_of(part));
-    ds_value whole = ds_build_out(b, put, ds_arena_printf(arena_of(rec), "%s.store", name), NULL);
+    ds_value whole =
+        ds_build_out(b, put, ds_arena_printf(ds_lower__arena(rec->l), "%s.store", name), NULL);
     ds_build_attr_int(b, put, "dim", store->axis);
     ds_build_attr_expr(b, put, "at", at);
     if (rec->l->step->train.on && !is_ring(store)) ds_build_attr_bool(b, put, "once", true);
@@ -133,15 +118,17 @@ static ds_status put_point(ds_lower_rec *rec, ds_lower_store *store, const char 
     }
     ds_op *reshape = ds_build_op(b, DS_OP_RESHAPE);
     ds_build_in(b, reshape, x);
-    ds_value part = ds_build_out(b, reshape, ds_arena_printf(arena_of(rec), "%s.point", name),
-                                 type_of_points(rec, store, number(rec, 1)));
+    ds_value part =
+        ds_build_out(b, reshape, ds_arena_printf(ds_lower__arena(rec->l), "%s.point", name),
+                     type_of_points(rec, store, ds_lower__int(rec->l, 1)));
     DS_TRY(ds_build_put(b, reshape, err));
     ds_expr at = ds_lower__store_place(rec, store, index);
     DS_TRY(ds_lower__store_put(rec, store, name, part, at, err));
     if (!store->twice) return DS_OK;
     int64_t window = store->slots[store->n_dims - 1];
-    return ds_lower__store_put(rec, store, name, part,
-                               fold(rec, DS_EXPR_ADD, at, number(rec, window)), err);
+    return ds_lower__store_put(
+        rec, store, name, part,
+        ds_lower__fold(rec->l, DS_EXPR_ADD, at, ds_lower__int(rec->l, window)), err);
 }
 
 ds_status ds_lower__rec_use(ds_lower_rec *rec, const ds_use *use, ds_use *out, ds_error *err) {
@@ -169,7 +156,7 @@ const ds_value *ds_lower__rec_weight(ds_lower_rec *rec, const char *name, const 
     uint64_t *found = ds_map_find(&rec->weights, DS_KEY(name));
     if (found) return (const ds_value *)(uintptr_t)*found;
     if (!made) return NULL;
-    ds_value *kept = DS_NEW(arena_of(rec), ds_value);
+    ds_value *kept = DS_NEW(ds_lower__arena(rec->l), ds_value);
     *kept = *made;
     ds_map_put(&rec->weights, DS_KEY(name), (uint64_t)(uintptr_t)kept);
     return NULL;
@@ -305,7 +292,8 @@ static ds_status at_point(ds_lower_rec *rec, const ds_temporal_node *node, const
         turns[d].shared = !is_turn(rec, op, d < rec->op->n_dims ? d : rec->chunks.turn);
         turns[d].up = l->loops;
         l->loops = &turns[d];
-        frame->where.key = ds_arena_printf(arena_of(rec), "%s%s.", frame->where.key, dims[d].old);
+        frame->where.key =
+            ds_arena_printf(ds_lower__arena(rec->l), "%s%s.", frame->where.key, dims[d].old);
     }
     rec->running = node;
     ds_status status = use ? ds_lower__use(l, frame, use, out, err) : run_op(rec, op, err);
@@ -349,7 +337,7 @@ static void mark_written(const ds_lower_rec *rec, const ds_temporal_node *nodes,
 }
 
 const char *ds_lower__rec_index(const ds_lower_rec *rec, const char *wanted) {
-    const char **open = DS_NEW_N(arena_of(rec), const char *, rec->depth + 16);
+    const char **open = DS_NEW_N(ds_lower__arena(rec->l), const char *, rec->depth + 16);
     uint32_t n = 0;
     if (rec->l->micro_index) open[n++] = rec->l->micro_index;
     for (const ds_lower_loop *at = rec->l->loops; at && n < 15; at = at->up)
@@ -386,11 +374,11 @@ static ds_status write_inits(ds_lower_rec *rec, const ds_temporal_node *loop, ds
 static ds_status end_loop(ds_lower_rec *rec, const ds_temporal_node *node, const ds_op *loop,
                           ds_lower_store *const *carried, uint32_t n, ds_error *err) {
     ds_builder *b = &rec->l->b;
-    ds_use *next = DS_NEW_N(arena_of(rec), ds_use, n + 1);
+    ds_use *next = DS_NEW_N(ds_lower__arena(rec->l), ds_use, n + 1);
     for (uint32_t i = 0; i < n; i++) next[i] = carried[i]->now;
     uint32_t n_kept = 0, n_out = rec->op->n_out;
-    ds_use *kept = DS_NEW_N(arena_of(rec), ds_use, n_out + 1);
-    const char **names = DS_NEW_N(arena_of(rec), const char *, n + n_out + 1);
+    ds_use *kept = DS_NEW_N(ds_lower__arena(rec->l), ds_use, n_out + 1);
+    const char **names = DS_NEW_N(ds_lower__arena(rec->l), const char *, n + n_out + 1);
     for (uint32_t k = 0; k < n_out; k++) {
         if (rec->kept_by[k] != node) continue;
         names[n + n_kept] =
@@ -412,8 +400,8 @@ static const char *name_of_store(const ds_lower_rec *rec, uint32_t i) {
 static ds_status write_loop(ds_lower_rec *rec, const ds_temporal_node *node, ds_error *err) {
     ds_builder *b = &rec->l->b;
     uint32_t n_stores = 2 * rec->n_values, n = 0;
-    bool *written = DS_NEW_N(arena_of(rec), bool, n_stores + 1);
-    ds_lower_store **carried = DS_NEW_N(arena_of(rec), ds_lower_store *, n_stores + 1);
+    bool *written = DS_NEW_N(ds_lower__arena(rec->l), bool, n_stores + 1);
+    ds_lower_store **carried = DS_NEW_N(ds_lower__arena(rec->l), ds_lower_store *, n_stores + 1);
     mark_written(rec, node->body, node->n_body, written);
     DS_TRY(write_inits(rec, node, err));
     DS_TRY(ds_lower__rec_copies(rec, node, err));
@@ -423,19 +411,23 @@ static ds_status write_loop(ds_lower_rec *rec, const ds_temporal_node *node, ds_
             DS_TRY(open_store(rec, store, name_of_store(rec, i), err));
     }
     const char *name = ds_lower__rec_index(rec, rec->program.dims[node->dim].name);
-    ds_op *loop = ds_build_for(b, name, number(rec, node->lo), number(rec, node->hi));
+    ds_op *loop =
+        ds_build_for(b, name, ds_lower__int(rec->l, node->lo), ds_lower__int(rec->l, node->hi));
     loop->loc = ds_clone_loc(&rec->l->c, rec->op->loc);
     for (uint32_t i = 0; i < n_stores; i++) {
         if (!written[i] || !rec->stores[i].wanted) continue;
-        const char *wanted = ds_arena_printf(arena_of(rec), "%s.store", name_of_store(rec, i));
+        const char *wanted =
+            ds_arena_printf(ds_lower__arena(rec->l), "%s.store", name_of_store(rec, i));
         ds_lower_store *store = carried[n++] = &rec->stores[i];
         store->now = ds_use_of(ds_build_carry(b, loop, wanted, NULL, store->now));
     }
-    ds_expr index = ds_expr_index(exprs_of(rec), loop->index);
+    ds_expr index = ds_expr_index(ds_lower__exprs(rec->l), loop->index);
     rec->names[rec->depth] = loop->index;
     rec->first[rec->depth] = node->lo;
     rec->variable[rec->depth] =
-        node->reverse ? fold(rec, DS_EXPR_SUB, number(rec, node->lo + node->hi - 1), index) : index;
+        node->reverse ? ds_lower__fold(rec->l, DS_EXPR_SUB,
+                                       ds_lower__int(rec->l, node->lo + node->hi - 1), index)
+                      : index;
     rec->depth++;
     DS_TRY(write_nodes(rec, node->body, node->n_body, err));
     DS_TRY(ds_lower__rec_end_turn(rec, NULL, err));
@@ -494,10 +486,11 @@ static ds_status write_family(ds_lower_rec *rec, const ds_lower_store *store, co
     if (dim == store->n_dims) return write_element(rec, store, name, index, out, err);
     const ds_temporal_range *range = ds_lower__rec_range(rec, UINT32_MAX, store->dims[at]);
     const char *text = ds_lower__rec_index(rec, rec->program.dims[store->dims[at]].name);
-    ds_op *loop = ds_build_for(b, text, number(rec, range->lo), number(rec, range->hi));
+    ds_op *loop =
+        ds_build_for(b, text, ds_lower__int(rec->l, range->lo), ds_lower__int(rec->l, range->hi));
     loop->loc = ds_clone_loc(&rec->l->c, rec->op->loc);
     rec->names[rec->depth++] = loop->index;
-    index[at] = ds_expr_index(exprs_of(rec), loop->index);
+    index[at] = ds_expr_index(ds_lower__exprs(rec->l), loop->index);
     ds_use point;
     DS_TRY(write_family(rec, store, name, dim + 1, index, &point, err));
     rec->depth--;
@@ -533,7 +526,8 @@ static ds_status write_weights(ds_lower_rec *rec, ds_error *err) {
         for (uint32_t k = 0; k < info->n_binders; k++) {
             uint32_t d = 0;
             while (rec->op->dims[d].name != info->binders[k].name) d++;
-            dims[k] = dim_as_loop(rec, d, ds_expr_index(exprs_of(rec), info->binders[k].name));
+            dims[k] =
+                dim_as_loop(rec, d, ds_expr_index(ds_lower__exprs(rec->l), info->binders[k].name));
             dims[k].up = l->loops;
             l->loops = &dims[k];
         }
@@ -580,13 +574,14 @@ static ds_status write_rec(ds_lower_rec *rec, ds_error *err) {
     if (rec->l->step->train.on) rec->program.outer = ds_lower__rec_weight_dims(rec);
     rec->program.apart = rec->l->step->strategy.rec_fuse == DS_REC_APART;
     rec->program.unfreed = true; /* a value ends with its last reader; a ring, by its slots */
-    rec->joins = DS_NEW_N(arena_of(rec), ds_lower_join, 2 * rec->program.n + 1);
-    DS_TRY(ds_temporal_schedule_make(&rec->program, arena_of(rec), &rec->schedule, err));
+    rec->joins = DS_NEW_N(ds_lower__arena(rec->l), ds_lower_join, 2 * rec->program.n + 1);
+    DS_TRY(ds_temporal_schedule_make(&rec->program, ds_lower__arena(rec->l), &rec->schedule, err));
     rec->whole = rec->program;
     DS_TRY(ds_lower__rec_prompt(rec, err));
     DS_TRY(ds_lower__rec_stores(rec, err));
     if (ds_lower__rec_joins(rec)) {
-        DS_TRY(ds_temporal_schedule_make(&rec->program, arena_of(rec), &rec->schedule, err));
+        DS_TRY(
+            ds_temporal_schedule_make(&rec->program, ds_lower__arena(rec->l), &rec->schedule, err));
         DS_TRY(ds_lower__rec_stores(rec, err));
     }
     if (rec->has_stored) rec->l->stored = true;

@@ -21,21 +21,9 @@ typedef struct batch {
     bool ranges;    /* an operand is a range */
 } batch;
 
-static ds_arena *arena_of(const batch *b) {
-    return &b->l->c.unit->arena;
-}
-
-static ds_expr number(const batch *b, int64_t value) {
-    return ds_expr_int(&b->l->c.unit->exprs, value);
-}
-
-static const ds_type *type_of(const batch *b, ds_use use) {
-    return ds_use_type(b->l->c.unit, b->l->b.func, &use);
-}
-
 /* Dims of the point. */
 static uint32_t rank_of(const batch *b, uint32_t i) {
-    return type_of(b, b->in[i])->rank - b->has[i];
+    return ds_lower__type_of(b->l, b->in[i])->rank - b->has[i];
 }
 
 static ds_status refuse(const batch *b, const char *why, ds_error *err) {
@@ -92,7 +80,7 @@ static ds_status put(batch *b, const ds_type *const *types, ds_error *err) {
 
 /* All results have the axis there. */
 static ds_status put_at(batch *b, uint32_t axis, ds_error *err) {
-    const ds_type **types = DS_NEW_N(arena_of(b), const ds_type *, b->from->n_out + 1);
+    const ds_type **types = DS_NEW_N(ds_lower__arena(b->l), const ds_type *, b->from->n_out + 1);
     for (uint32_t k = 0; k < b->from->n_out; k++) types[k] = written(b, k, axis);
     DS_TRY(put(b, types, err));
     for (uint32_t k = 0; k < b->from->n_out; k++)
@@ -104,8 +92,8 @@ static ds_status put_at(batch *b, uint32_t axis, ds_error *err) {
 static ds_status view(batch *b, ds_use *x, const ds_type *type, ds_error *err) {
     ds_op *op = ds_build_op(&b->l->b, DS_OP_RESHAPE);
     op->loc = b->op->loc;
-    const char *name =
-        ds_arena_printf(arena_of(b), "%s.turns", ds_value_at(b->l->b.func, x->value)->name);
+    const char *name = ds_arena_printf(ds_lower__arena(b->l), "%s.turns",
+                                       ds_value_at(b->l->b.func, x->value)->name);
     ds_build_in(&b->l->b, op, *x);
     ds_value made = ds_build_out(&b->l->b, op, name, type);
     DS_TRY(ds_build_put(&b->l->b, op, err));
@@ -132,7 +120,7 @@ static ds_status shift_dim(batch *b, const char *name, uint32_t rank, uint32_t a
                            int64_t without, ds_error *err) {
     const ds_attr *attr = attr_of(b, name);
     int64_t dim;
-    if (!shifted(b, attr ? attr->expr : number(b, without), rank, axis, &dim))
+    if (!shifted(b, attr ? attr->expr : ds_lower__int(b->l, without), rank, axis, &dim))
         return refuse(b, "its dim is no number", err);
     ds_build_attr_int(&b->l->b, b->op, name, dim);
     return DS_OK;
@@ -142,12 +130,12 @@ static ds_status shift_dims(batch *b, const char *name, uint32_t rank, uint32_t 
                             ds_error *err) {
     const ds_attr *attr = attr_of(b, name);
     uint32_t n = attr ? attr->n_items : rank;
-    ds_expr *dims = DS_NEW_N(arena_of(b), ds_expr, n + 1);
+    ds_expr *dims = DS_NEW_N(ds_lower__arena(b->l), ds_expr, n + 1);
     for (uint32_t i = 0; i < n; i++) {
         int64_t dim;
-        if (!shifted(b, attr ? attr->items[i].expr : number(b, i), rank, axis, &dim))
+        if (!shifted(b, attr ? attr->items[i].expr : ds_lower__int(b->l, i), rank, axis, &dim))
             return refuse(b, "its dims are no numbers", err);
-        dims[i] = number(b, dim);
+        dims[i] = ds_lower__int(b->l, dim);
     }
     ds_build_attr_exprs(&b->l->b, b->op, name, dims, n);
     return DS_OK;
@@ -191,7 +179,7 @@ static bool keeps_range(const batch *b) {
     const ds_attr *dim = attr_of(b, "dim");
     int64_t at = 0;
     if (dim && !ds_expr_is_int(&b->l->c.unit->exprs, dim->expr, &at)) return false;
-    if (at < 0) at += type_of(b, b->in[0])->rank;
+    if (at < 0) at += ds_lower__type_of(b->l, b->in[0])->rank;
     return at != (int64_t)ds_lower__mark_of(b->rec, b->in[0])->axis && !varies(b, "lo") &&
            !varies(b, "hi");
 }
@@ -231,7 +219,8 @@ static const char *read_term(const batch *b, const char *text, term *out) {
         if (*end == ')') end++;
         while (end == text || (*text != '(' && *end && !strchr(" ,->", *end))) end++;
         if (out->n <= DS_MAX_RANK)
-            out->dims[out->n++] = ds_arena_printf(arena_of(b), "%.*s", (int)(end - text), text);
+            out->dims[out->n++] =
+                ds_arena_printf(ds_lower__arena(b->l), "%.*s", (int)(end - text), text);
         text = end;
     }
 }
@@ -249,7 +238,7 @@ static ds_status write_einsum(batch *b, ds_error *err) {
     uint32_t axis = UINT32_MAX;
     ds_buf rule = {0};
     term t;
-    while (strstr(text, name)) name = ds_arena_printf(arena_of(b), "%s_", name);
+    while (strstr(text, name)) name = ds_arena_printf(ds_lower__arena(b->l), "%s_", name);
     for (uint32_t i = 0; i < b->from->n_in; i++) {
         text = read_term(b, text, &t);
         if (b->has[i] && axis == UINT32_MAX) axis = b->axis[i];
@@ -340,7 +329,7 @@ static int64_t elements(const batch *b, const ds_type *type, uint32_t n) {
 static ds_status write_reshape(batch *b, ds_error *err) {
     const ds_value_info *info = ds_value_at(b->frame->func, b->from->out[0]);
     const ds_type *point = ds_lower__type(b->l, b->frame, info->type);
-    int64_t ahead = elements(b, type_of(b, b->in[0]), b->axis[0]);
+    int64_t ahead = elements(b, ds_lower__type_of(b->l, b->in[0]), b->axis[0]);
     uint32_t axis = 0;
     while (axis < point->rank && (ahead == 0 || elements(b, point, axis) != ahead)) axis++;
     if (ahead == 0 || elements(b, point, axis) != ahead) {
@@ -357,16 +346,17 @@ static ds_status write_reshape(batch *b, ds_error *err) {
 static ds_status write_transpose(batch *b, ds_error *err) {
     uint32_t rank = rank_of(b, 0), axis = b->axis[0], from = 0;
     const ds_attr *attr = attr_of(b, "perm");
-    ds_expr *perm = DS_NEW_N(arena_of(b), ds_expr, rank + 1);
+    ds_expr *perm = DS_NEW_N(ds_lower__arena(b->l), ds_expr, rank + 1);
     for (uint32_t d = 0; d <= rank; d++) {
         int64_t dim = axis;
         uint32_t swapped = from + 2 == rank ? rank - 1 : from + 1 == rank ? rank - 2 : from;
         if (d != axis) {
-            if (!shifted(b, attr ? attr->items[from].expr : number(b, swapped), rank, axis, &dim))
+            if (!shifted(b, attr ? attr->items[from].expr : ds_lower__int(b->l, swapped), rank,
+                         axis, &dim))
                 return refuse(b, "its dims are no numbers", err);
             from++;
         }
-        perm[d] = number(b, dim);
+        perm[d] = ds_lower__int(b->l, dim);
     }
     ds_build_attr_exprs(&b->l->b, b->op, "perm", perm, rank + 1);
     return put_at(b, axis, err);
@@ -397,9 +387,9 @@ static ds_status write_places(batch *b, ds_error *err) {
     if (at < 0) at += point->rank;
     if (!size_of(b, point, (uint32_t)at, &one) || one != 1)
         return refuse(b, "each turn reads several places", err);
-    ds_build_attr_expr(
-        &b->l->b, b->op, "hi",
-        ds_expr_fold(exprs, DS_EXPR_ADD, attr_of(b, "lo")->expr, number(b, b->rec->chunks.size)));
+    ds_build_attr_expr(&b->l->b, b->op, "hi",
+                       ds_expr_fold(exprs, DS_EXPR_ADD, attr_of(b, "lo")->expr,
+                                    ds_lower__int(b->l, b->rec->chunks.size)));
     DS_TRY(put(b, &(const ds_type *){NULL}, err));
     DS_TRY(view(b, result_of(b, 0), ds_lower__chunk_type(b->rec, point, (uint32_t)at), err));
     ds_lower__mark(b->rec, *result_of(b, 0), (ds_lower_mark){.axis = (uint32_t)at});
@@ -413,7 +403,7 @@ static ds_status write_slice(batch *b, ds_error *err) {
 static ds_status write_expand(batch *b, ds_error *err) {
     const ds_attr *dims = attr_of(b, "dims");
     uint32_t axis = b->axis[0], n = dims ? dims->n_items : 0;
-    ds_expr *moved = DS_NEW_N(arena_of(b), ds_expr, n + 1);
+    ds_expr *moved = DS_NEW_N(ds_lower__arena(b->l), ds_expr, n + 1);
     int64_t dim;
     /* Behind as many of the operand's dims as before: new dims before those push the axis on. */
     for (bool again = true; again;) {
@@ -428,7 +418,7 @@ static ds_status write_expand(batch *b, ds_error *err) {
     for (uint32_t i = 0; i < n; i++) {
         if (!shifted(b, dims->items[i].expr, rank, axis, &dim))
             return refuse(b, "its dims are no numbers", err);
-        moved[i] = number(b, dim);
+        moved[i] = ds_lower__int(b->l, dim);
     }
     ds_build_attr_exprs(&b->l->b, b->op, "dims", moved, n);
     return put_at(b, axis, err);
@@ -448,7 +438,7 @@ static ds_status write_stack(batch *b, ds_error *err) {
 
 /* The dims `dim` and `dim + 1` as one. */
 static const ds_type *joined(const batch *b, const ds_type *type, uint32_t dim) {
-    ds_type *made = ds_type_copy(arena_of(b), type);
+    ds_type *made = ds_type_copy(ds_lower__arena(b->l), type);
     made->dims[dim].size = ds_expr_fold(&b->l->c.unit->exprs, DS_EXPR_MUL, type->dims[dim].size,
                                         type->dims[dim + 1].size);
     made->rank--;
@@ -457,17 +447,17 @@ static const ds_type *joined(const batch *b, const ds_type *type, uint32_t dim) 
 }
 
 static ds_status join(batch *b, uint32_t i, uint32_t dim, ds_error *err) {
-    return view(b, &b->in[i], joined(b, type_of(b, b->in[i]), dim), err);
+    return view(b, &b->in[i], joined(b, ds_lower__type_of(b->l, b->in[i]), dim), err);
 }
 
 /* Writes the op over operands in which the axis and dim `dim` are one, and parts them again. */
 static ds_status put_joined(batch *b, uint32_t axis, ds_error *err) {
-    const ds_type **types = DS_NEW_N(arena_of(b), const ds_type *, b->from->n_out + 1);
+    const ds_type **types = DS_NEW_N(ds_lower__arena(b->l), const ds_type *, b->from->n_out + 1);
     DS_TRY(put(b, types, err));
     for (uint32_t k = 0; k < b->from->n_out; k++) {
         const ds_value_info *info = ds_value_at(b->frame->func, b->from->out[k]);
         ds_type *point = ds_lower__type(b->l, b->frame, info->type);
-        point->dtype = type_of(b, *result_of(b, k))->dtype;
+        point->dtype = ds_lower__type_of(b->l, *result_of(b, k))->dtype;
         DS_TRY(view(b, result_of(b, k), ds_lower__chunk_type(b->rec, point, axis), err));
         ds_lower__mark(b->rec, *result_of(b, k), (ds_lower_mark){.axis = axis});
     }
@@ -486,7 +476,7 @@ static ds_status put_as_samples(batch *b, ds_error *err) {
 static bool is_one(const batch *b, uint32_t i, uint32_t point_dim) {
     int64_t size;
     uint32_t d = point_dim + (b->has[i] && b->axis[i] <= point_dim);
-    return size_of(b, type_of(b, b->in[i]), d, &size) && size == 1;
+    return size_of(b, ds_lower__type_of(b->l, b->in[i]), d, &size) && size == 1;
 }
 
 /* The place of each turn follows the one before; `start` is the chunk's first already. */
@@ -609,14 +599,15 @@ static ds_status check_turn(const batch *b, bool *any, ds_error *err) {
         bool fine = false;
         for (int k = 0; k < 2; k++) fine = fine || (may[k] && strcmp(may[k], name) == 0);
         if (!fine)
-            return refuse(b, ds_arena_printf(arena_of(b), "'%s' depends on the turn", name), err);
+            return refuse(
+                b, ds_arena_printf(ds_lower__arena(b->l), "'%s' depends on the turn", name), err);
         *any = true;
     }
     return DS_OK;
 }
 
 static ds_status plain(batch *b, ds_error *err) {
-    const ds_type **types = DS_NEW_N(arena_of(b), const ds_type *, b->from->n_out + 1);
+    const ds_type **types = DS_NEW_N(ds_lower__arena(b->l), const ds_type *, b->from->n_out + 1);
     for (uint32_t k = 0; k < b->from->n_out; k++)
         types[k] = ds_lower__written(b->l, b->frame, b->from, k);
     return put(b, types, err);
@@ -625,9 +616,9 @@ static ds_status plain(batch *b, ds_error *err) {
 ds_status ds_lower__batch(ds_lowering *l, ds_lower_frame *frame, const ds_op *from, ds_error *err) {
     uint32_t n = from->n_in;
     batch b = {.l = l, .rec = l->rec, .frame = frame, .from = from};
-    b.in = DS_NEW_N(arena_of(&b), ds_use, n + 1);
-    b.has = DS_NEW_N(arena_of(&b), bool, n + 1);
-    b.axis = DS_NEW_N(arena_of(&b), uint32_t, n + 1);
+    b.in = DS_NEW_N(ds_lower__arena(l), ds_use, n + 1);
+    b.has = DS_NEW_N(ds_lower__arena(l), bool, n + 1);
+    b.axis = DS_NEW_N(ds_lower__arena(l), uint32_t, n + 1);
     bool any = false, at_turn;
     for (uint32_t i = 0; i < n; i++) {
         DS_TRY(ds_lower__use(l, frame, &from->in[i], &b.in[i], err));

@@ -9,29 +9,9 @@
 
 #include <string.h>
 
-static ds_arena *arena_of(const ds_lower_rec *rec) {
-    return &rec->l->c.unit->arena;
-}
-
-static ds_exprs *exprs_of(const ds_lower_rec *rec) {
-    return &rec->l->c.unit->exprs;
-}
-
-static ds_expr number(const ds_lower_rec *rec, int64_t value) {
-    return ds_expr_int(exprs_of(rec), value);
-}
-
-static ds_expr fold(const ds_lower_rec *rec, ds_expr_kind kind, ds_expr a, ds_expr b) {
-    return ds_expr_fold(exprs_of(rec), kind, a, b);
-}
-
-static const ds_type *type_of(const ds_lower_rec *rec, ds_use use) {
-    return ds_use_type(rec->l->c.unit, rec->l->b.func, &use);
-}
-
 static const char *name_of(const ds_lower_rec *rec, ds_use use, const char *end) {
-    return ds_arena_printf(arena_of(rec), "%s.%s", ds_value_at(rec->l->b.func, use.value)->name,
-                           end);
+    return ds_arena_printf(ds_lower__arena(rec->l), "%s.%s",
+                           ds_value_at(rec->l->b.func, use.value)->name, end);
 }
 
 /* ---- marks ---- */
@@ -42,7 +22,7 @@ const ds_lower_mark *ds_lower__mark_of(const ds_lower_rec *rec, ds_use use) {
 }
 
 void ds_lower__mark(ds_lower_rec *rec, ds_use use, ds_lower_mark mark) {
-    ds_lower_mark *kept = DS_NEW(arena_of(rec), ds_lower_mark);
+    ds_lower_mark *kept = DS_NEW(ds_lower__arena(rec->l), ds_lower_mark);
     *kept = mark;
     ds_map_put(&rec->chunks.marks, (uint64_t)use.value.i + 1, (uint64_t)(uintptr_t)kept);
 }
@@ -52,10 +32,10 @@ uint32_t ds_lower__chunk_axis(const ds_type *point) {
 }
 
 ds_type *ds_lower__chunk_type(const ds_lower_rec *rec, const ds_type *point, uint32_t axis) {
-    ds_type *type = ds_type_copy(arena_of(rec), point);
-    ds_dim *dims = DS_NEW_N(arena_of(rec), ds_dim, type->rank + 1);
+    ds_type *type = ds_type_copy(ds_lower__arena(rec->l), point);
+    ds_dim *dims = DS_NEW_N(ds_lower__arena(rec->l), ds_dim, type->rank + 1);
     for (uint32_t d = 0; d <= type->rank; d++)
-        dims[d] = d == axis ? (ds_dim){.size = number(rec, rec->chunks.size)}
+        dims[d] = d == axis ? (ds_dim){.size = ds_lower__int(rec->l, rec->chunks.size)}
                             : type->dims[d - (d > axis)];
     type->dims = dims;
     type->rank++;
@@ -67,7 +47,8 @@ static bool is_view(const ds_lower_rec *rec, const ds_type *type, uint32_t from,
     uint32_t lo = from < to ? from + 1 : to, hi = from < to ? to + 1 : from;
     for (uint32_t d = lo; d < hi; d++) {
         int64_t size;
-        if (!ds_expr_is_int(exprs_of(rec), type->dims[d].size, &size) || size != 1) return false;
+        if (!ds_expr_is_int(ds_lower__exprs(rec->l), type->dims[d].size, &size) || size != 1)
+            return false;
     }
     return true;
 }
@@ -76,16 +57,16 @@ ds_status ds_lower__chunk_move(ds_lower_rec *rec, ds_use *x, uint32_t axis, ds_e
     const ds_lower_mark *mark = ds_lower__mark_of(rec, *x);
     if (!mark || mark->axis == axis) return DS_OK;
     ds_builder *b = &rec->l->b;
-    const ds_type *type = type_of(rec, *x);
+    const ds_type *type = ds_lower__type_of(rec->l, *x);
     bool view = is_view(rec, type, mark->axis, axis);
     ds_expr perm[DS_MAX_RANK];
-    ds_type *moved = ds_type_copy(arena_of(rec), type);
-    ds_dim *dims = DS_NEW_N(arena_of(rec), ds_dim, type->rank + 1);
+    ds_type *moved = ds_type_copy(ds_lower__arena(rec->l), type);
+    ds_dim *dims = DS_NEW_N(ds_lower__arena(rec->l), ds_dim, type->rank + 1);
     uint32_t from = 0;
     for (uint32_t d = 0; d < type->rank; d++) {
         if (from == mark->axis) from++;
         uint32_t at = d == axis ? mark->axis : from++;
-        perm[d] = number(rec, at);
+        perm[d] = ds_lower__int(rec->l, at);
         dims[d] = type->dims[at];
     }
     moved->dims = dims;
@@ -105,7 +86,7 @@ ds_status ds_lower__chunk_move(ds_lower_rec *rec, ds_use *x, uint32_t axis, ds_e
 ds_status ds_lower__chunk_repeat(ds_lower_rec *rec, ds_use *x, uint32_t axis, ds_error *err) {
     ds_builder *b = &rec->l->b;
     ds_op *op = ds_build_op(b, DS_OP_EXPAND);
-    ds_expr dim = number(rec, axis), size = number(rec, rec->chunks.size);
+    ds_expr dim = ds_lower__int(rec->l, axis), size = ds_lower__int(rec->l, rec->chunks.size);
     op->loc = rec->op->loc;
     ds_build_in(b, op, *x);
     ds_value out = ds_build_out(b, op, name_of(rec, *x, "turns"), NULL);
@@ -140,9 +121,12 @@ ds_status ds_lower__chunk_settle(ds_lower_rec *rec, ds_use *x, const ds_type *ty
 ds_expr ds_lower__chunk_begin(ds_lower_rec *rec, ds_lower_loop *at, ds_expr chunk) {
     ds_lower_chunks *chunks = &rec->chunks;
     chunks->chunk = chunk;
-    chunks->first = fold(rec, DS_EXPR_ADD, number(rec, chunks->lo),
-                         fold(rec, DS_EXPR_MUL, number(rec, chunks->size), chunk));
-    if (chunks->lo == 0) chunks->first = fold(rec, DS_EXPR_MUL, number(rec, chunks->size), chunk);
+    chunks->first = ds_lower__fold(
+        rec->l, DS_EXPR_ADD, ds_lower__int(rec->l, chunks->lo),
+        ds_lower__fold(rec->l, DS_EXPR_MUL, ds_lower__int(rec->l, chunks->size), chunk));
+    if (chunks->lo == 0)
+        chunks->first =
+            ds_lower__fold(rec->l, DS_EXPR_MUL, ds_lower__int(rec->l, chunks->size), chunk);
     chunks->at = at;
     return chunks->first;
 }
@@ -154,7 +138,8 @@ bool ds_lower__in_chunk(const ds_lower_rec *rec) {
 
 ds_expr ds_lower__chunk_last(ds_lower_rec *rec, ds_expr e) {
     ds_lower_loop *at = rec->chunks.at;
-    at->by = fold(rec, DS_EXPR_ADD, rec->chunks.first, number(rec, rec->chunks.size - 1));
+    at->by = ds_lower__fold(rec->l, DS_EXPR_ADD, rec->chunks.first,
+                            ds_lower__int(rec->l, rec->chunks.size - 1));
     ds_expr last = ds_lower__expr(rec->l, rec->frame, e);
     at->by = rec->chunks.first;
     return last;
@@ -202,12 +187,12 @@ ds_status ds_lower__chunk_family(ds_lower_rec *rec, const ds_use *use, ds_use *o
     const char *name = ds_value_at(rec->frame->func, use->value)->name;
     const char *turn = rec->op->dims[rec->chunks.turn].name;
     uint32_t n = 0, before = out->n_index - use->n_index;
-    ds_expr *hi = DS_NEW_N(arena_of(rec), ds_expr, out->n_index + 1);
+    ds_expr *hi = DS_NEW_N(ds_lower__arena(rec->l), ds_expr, out->n_index + 1);
     for (uint32_t i = 0; i < use->n_index; i++) {
         if (!ds_expr_mentions(&rec->l->source->unit->exprs, use->index[i], turn)) continue;
         if (ds_use_is_range(use, i) || !ds_lower__chunk_moves(rec, use->index[i])) n = 2;
-        hi[before + i] =
-            fold(rec, DS_EXPR_ADD, out->index[before + i], number(rec, rec->chunks.size));
+        hi[before + i] = ds_lower__fold(rec->l, DS_EXPR_ADD, out->index[before + i],
+                                        ds_lower__int(rec->l, rec->chunks.size));
         n++;
     }
     if (n != 1 || out->index_hi)
@@ -272,19 +257,20 @@ static ds_status read_point(ds_lower_rec *rec, const ds_use *use, const ds_tempo
     const ds_lower_chunks *chunks = &rec->chunks;
     ds_expr turn =
         ds_lower__expr(rec->l, rec->frame, use->index[ds_lower__rec_place(rec, use, chunks->turn)]);
-    ds_expr at = fold(rec, DS_EXPR_SUB, turn, number(rec, chunks->lo));
-    ds_expr size = number(rec, chunks->size);
+    ds_expr at = ds_lower__fold(rec->l, DS_EXPR_SUB, turn, ds_lower__int(rec->l, chunks->lo));
+    ds_expr size = ds_lower__int(rec->l, chunks->size);
     if (ds_lower__rec_is_here(rec, rec->running, read))
         *out = *ds_lower__rec_local(rec, read->source, use->value);
     else
-        DS_TRY(read_chunks(rec, use, fold(rec, DS_EXPR_DIV, at, size), out, err));
+        DS_TRY(read_chunks(rec, use, ds_lower__fold(rec->l, DS_EXPR_DIV, at, size), out, err));
     const ds_lower_mark *mark = ds_lower__mark_of(rec, *out);
     if (!mark) return DS_OK;
     uint32_t axis = mark->axis;
-    if (chunks->n > 1) at = fold(rec, DS_EXPR_MOD, at, size);
+    if (chunks->n > 1) at = ds_lower__fold(rec->l, DS_EXPR_MOD, at, size);
     ds_use batch = *out;
-    DS_TRY(slice_of(rec, batch, axis, at, fold(rec, DS_EXPR_ADD, at, number(rec, 1)), out, err));
-    ds_type *point = ds_type_copy(arena_of(rec), type_of(rec, batch));
+    DS_TRY(slice_of(rec, batch, axis, at,
+                    ds_lower__fold(rec->l, DS_EXPR_ADD, at, ds_lower__int(rec->l, 1)), out, err));
+    ds_type *point = ds_type_copy(ds_lower__arena(rec->l), ds_lower__type_of(rec->l, batch));
     point->rank--;
     for (uint32_t d = axis; d < point->rank; d++) point->dims[d] = point->dims[d + 1];
     ds_op *reshape = ds_build_op(&rec->l->b, DS_OP_RESHAPE);
@@ -307,7 +293,7 @@ static ds_status read_joint(ds_lower_rec *rec, const ds_use *use, ds_expr lo, ds
                        : ds_lower__expr(rec->l, rec->frame,
                                         use->index[ds_lower__rec_place(rec, use, store->dims[k])]);
     DS_TRY(ds_lower__store_take(rec, store, ds_value_at(rec->frame->func, use->value)->name, index,
-                                fold(rec, DS_EXPR_SUB, hi, lo), out, err));
+                                ds_lower__fold(rec->l, DS_EXPR_SUB, hi, lo), out, err));
     mark.axis = store->axis;
     ds_lower__mark(rec, *out, mark);
     return DS_OK;
@@ -330,7 +316,8 @@ static ds_status read_range(ds_lower_rec *rec, const ds_use *use, const ds_tempo
         axis = ds_lower__mark_of(rec, own);
     }
     mark.axis = axis->axis;
-    DS_TRY(slice_of(rec, own, mark.axis, number(rec, 0), number(rec, chunks->size), out, err));
+    DS_TRY(slice_of(rec, own, mark.axis, ds_lower__int(rec->l, 0),
+                    ds_lower__int(rec->l, chunks->size), out, err));
     ds_lower__mark(rec, *out, mark);
     return DS_OK;
 }
@@ -375,7 +362,8 @@ static ds_status chunk_reads(ds_lower_rec *rec, const ds_use *use, const ds_temp
         *out = *ds_lower__rec_local(rec, read->source, use->value);
         return DS_OK;
     }
-    ds_expr end = fold(rec, DS_EXPR_ADD, chunks->first, number(rec, chunks->size));
+    ds_expr end =
+        ds_lower__fold(rec->l, DS_EXPR_ADD, chunks->first, ds_lower__int(rec->l, chunks->size));
     return joint ? read_joint(rec, use, chunks->first, end, (ds_lower_mark){0}, out, err)
                  : read_chunks(rec, use, chunks->chunk, out, err);
 }
@@ -402,16 +390,17 @@ ds_status ds_lower__chunk_use(ds_lower_rec *rec, const ds_use *use, ds_use *out,
 static ds_status put_some(ds_lower_rec *rec, ds_lower_store *store, const char *name, ds_use x,
                           const int64_t part[2], const ds_expr *index, ds_error *err) {
     uint32_t minor = store->n_dims - 1;
-    ds_expr at[DS_TEMPORAL_DIMS], lo = number(rec, part[0]), hi = number(rec, part[1]);
+    ds_expr at[DS_TEMPORAL_DIMS], lo = ds_lower__int(rec->l, part[0]),
+                                  hi = ds_lower__int(rec->l, part[1]);
     if (part[0] == part[1]) return DS_OK;
     memcpy(at, index, sizeof at);
-    at[minor] = fold(rec, DS_EXPR_ADD, index[minor], lo);
+    at[minor] = ds_lower__fold(rec->l, DS_EXPR_ADD, index[minor], lo);
     if (part[1] - part[0] < rec->chunks.size)
         DS_TRY(slice_of(rec, x, store->axis, lo, hi, &x, err));
     ds_expr place = ds_lower__store_place(rec, store, at);
     DS_TRY(ds_lower__store_put(rec, store, name, x.value, place, err));
     if (!store->twice) return DS_OK;
-    place = fold(rec, DS_EXPR_ADD, place, number(rec, store->slots[minor]));
+    place = ds_lower__fold(rec->l, DS_EXPR_ADD, place, ds_lower__int(rec->l, store->slots[minor]));
     return ds_lower__store_put(rec, store, name, x.value, place, err);
 }
 

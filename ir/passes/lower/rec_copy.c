@@ -109,30 +109,24 @@ ds_status ds_lower__rec_copies(ds_lower_rec *rec, const ds_temporal_node *loop, 
 
 /* ---- rings ---- */
 
-static ds_expr number(const ds_lower_rec *rec, int64_t value) {
-    return ds_expr_int(&rec->l->c.unit->exprs, value);
-}
-
-static ds_expr fold(const ds_lower_rec *rec, ds_expr_kind kind, ds_expr a, ds_expr b) {
-    return ds_expr_fold(&rec->l->c.unit->exprs, kind, a, b);
-}
-
 ds_status ds_lower__store_window(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
                                  const ds_expr *bounds, const ds_expr *index, ds_use *out,
                                  ds_error *err) {
     ds_builder *b = &rec->l->b;
     ds_arena *arena = &rec->l->c.unit->arena;
     uint32_t minor = store->n_dims - 1, source = ds_lower__store_source(rec, store);
-    ds_expr slots = number(rec, store->slots[minor]);
-    ds_expr first = number(rec, ds_lower__rec_range(rec, source, store->dims[minor])->lo);
-    ds_expr slot = fold(rec, DS_EXPR_MOD, fold(rec, DS_EXPR_SUB, index[minor], first), slots);
-    ds_expr row = fold(rec, DS_EXPR_SUB, bounds[0], slot);
-    ds_expr end = fold(rec, DS_EXPR_ADD, row, slots);
-    ds_expr size = fold(rec, DS_EXPR_SUB, bounds[1], bounds[0]);
-    ds_expr rest = fold(rec, DS_EXPR_SUB, fold(rec, DS_EXPR_ADD, slot, size), slots);
-    rest = fold(rec, DS_EXPR_MAX, number(rec, 0), rest);
-    ds_expr head[2] = {bounds[0], fold(rec, DS_EXPR_MIN, bounds[1], end)};
-    ds_expr tail[2] = {row, fold(rec, DS_EXPR_ADD, row, rest)};
+    ds_expr slots = ds_lower__int(rec->l, store->slots[minor]);
+    ds_expr first = ds_lower__int(rec->l, ds_lower__rec_range(rec, source, store->dims[minor])->lo);
+    ds_expr slot = ds_lower__fold(rec->l, DS_EXPR_MOD,
+                                  ds_lower__fold(rec->l, DS_EXPR_SUB, index[minor], first), slots);
+    ds_expr row = ds_lower__fold(rec->l, DS_EXPR_SUB, bounds[0], slot);
+    ds_expr end = ds_lower__fold(rec->l, DS_EXPR_ADD, row, slots);
+    ds_expr size = ds_lower__fold(rec->l, DS_EXPR_SUB, bounds[1], bounds[0]);
+    ds_expr rest =
+        ds_lower__fold(rec->l, DS_EXPR_SUB, ds_lower__fold(rec->l, DS_EXPR_ADD, slot, size), slots);
+    rest = ds_lower__fold(rec->l, DS_EXPR_MAX, ds_lower__int(rec->l, 0), rest);
+    ds_expr head[2] = {bounds[0], ds_lower__fold(rec->l, DS_EXPR_MIN, bounds[1], end)};
+    ds_expr tail[2] = {row, ds_lower__fold(rec->l, DS_EXPR_ADD, row, rest)};
     ds_use parts[2];
     DS_TRY(ds_lower__store_slice(rec, store, name, head, false, &parts[0], err));
     DS_TRY(ds_lower__store_slice(rec, store, name, tail, false, &parts[1], err));

@@ -5,18 +5,6 @@
  * whose axis a reshape parts into the range and a row, and so on in the rows. */
 #include "ir/passes/lower/rec_internal.h"
 
-static ds_arena *arena_of(const ds_lower_rec *rec) {
-    return &rec->l->c.unit->arena;
-}
-
-static ds_expr number(const ds_lower_rec *rec, int64_t value) {
-    return ds_expr_int(&rec->l->c.unit->exprs, value);
-}
-
-static ds_expr fold(const ds_lower_rec *rec, ds_expr_kind kind, ds_expr a, ds_expr b) {
-    return ds_expr_fold(&rec->l->c.unit->exprs, kind, a, b);
-}
-
 /* Slots along the store's dim `k`. */
 static int64_t room_of(const ds_lower_store *store, uint32_t k) {
     return store->slots[k] * (k + 1 == store->n_dims && store->twice ? 2 : 1);
@@ -26,19 +14,23 @@ static int64_t room_of(const ds_lower_store *store, uint32_t k) {
 static ds_expr slot_of(const ds_lower_rec *rec, const ds_lower_store *store, uint32_t k,
                        ds_expr index) {
     uint32_t source = ds_lower__store_source(rec, store);
-    if (store->slots[k] <= 1) return number(rec, 0);
-    ds_expr lo = number(rec, ds_lower__rec_range(rec, source, store->dims[k])->lo);
-    ds_expr slot = fold(rec, DS_EXPR_SUB, index, lo);
-    return store->ring[k] ? fold(rec, DS_EXPR_MOD, slot, number(rec, store->slots[k])) : slot;
+    if (store->slots[k] <= 1) return ds_lower__int(rec->l, 0);
+    ds_expr lo = ds_lower__int(rec->l, ds_lower__rec_range(rec, source, store->dims[k])->lo);
+    ds_expr slot = ds_lower__fold(rec->l, DS_EXPR_SUB, index, lo);
+    return store->ring[k]
+               ? ds_lower__fold(rec->l, DS_EXPR_MOD, slot, ds_lower__int(rec->l, store->slots[k]))
+               : slot;
 }
 
 /* The place of slots along the dims k … end - 1. */
 static ds_expr place_of(const ds_lower_rec *rec, const ds_lower_store *store, const ds_expr *index,
                         uint32_t k, uint32_t end) {
-    ds_expr at = number(rec, 0);
+    ds_expr at = ds_lower__int(rec->l, 0);
     for (; k < end; k++)
-        at = fold(rec, DS_EXPR_ADD, fold(rec, DS_EXPR_MUL, at, number(rec, room_of(store, k))),
-                  slot_of(rec, store, k, index[k]));
+        at = ds_lower__fold(
+            rec->l, DS_EXPR_ADD,
+            ds_lower__fold(rec->l, DS_EXPR_MUL, at, ds_lower__int(rec->l, room_of(store, k))),
+            slot_of(rec, store, k, index[k]));
     return at;
 }
 
@@ -52,7 +44,8 @@ ds_status ds_lower__store_slice(ds_lower_rec *rec, const ds_lower_store *store, 
     ds_builder *b = &rec->l->b;
     ds_op *slice = ds_build_op(b, DS_OP_SLICE);
     ds_build_in(b, slice, store->now);
-    ds_value part = ds_build_out(b, slice, ds_arena_printf(arena_of(rec), "%s.read", name), NULL);
+    ds_value part =
+        ds_build_out(b, slice, ds_arena_printf(ds_lower__arena(rec->l), "%s.read", name), NULL);
     ds_build_attr_int(b, slice, "dim", store->axis);
     ds_build_attr_expr(b, slice, "lo", bounds[0]);
     ds_build_attr_expr(b, slice, "hi", bounds[1]);
@@ -61,8 +54,8 @@ ds_status ds_lower__store_slice(ds_lower_rec *rec, const ds_lower_store *store, 
     if (!one) return DS_OK;
     ds_op *reshape = ds_build_op(b, DS_OP_RESHAPE);
     ds_build_in(b, reshape, *out);
-    ds_value point =
-        ds_build_out(b, reshape, ds_arena_printf(arena_of(rec), "%s.then", name), store->point);
+    ds_value point = ds_build_out(
+        b, reshape, ds_arena_printf(ds_lower__arena(rec->l), "%s.then", name), store->point);
     DS_TRY(ds_build_put(b, reshape, err));
     *out = ds_use_of(point);
     return DS_OK;
@@ -71,7 +64,8 @@ ds_status ds_lower__store_slice(ds_lower_rec *rec, const ds_lower_store *store, 
 ds_status ds_lower__store_take(ds_lower_rec *rec, const ds_lower_store *store, const char *name,
                                const ds_expr *index, ds_expr n, ds_use *out, ds_error *err) {
     ds_expr bounds[2] = {ds_lower__store_place(rec, store, index)};
-    bounds[1] = fold(rec, DS_EXPR_ADD, bounds[0], DS_HAS_EXPR(n) ? n : number(rec, 1));
+    bounds[1] = ds_lower__fold(rec->l, DS_EXPR_ADD, bounds[0],
+                               DS_HAS_EXPR(n) ? n : ds_lower__int(rec->l, 1));
     if (store->once && DS_HAS_EXPR(n))
         return ds_lower__store_window(rec, store, name, bounds, index, out, err);
     return ds_lower__store_slice(rec, store, name, bounds, !DS_HAS_EXPR(n), out, err);
@@ -84,10 +78,11 @@ static ds_status slice(ds_lower_rec *rec, ds_use *x, const char *name, uint32_t 
     ds_builder *b = &rec->l->b;
     ds_op *op = ds_build_op(b, DS_OP_SLICE);
     ds_build_in(b, op, *x);
-    *x = ds_use_of(ds_build_out(b, op, ds_arena_printf(arena_of(rec), "%s.read", name), NULL));
+    *x = ds_use_of(
+        ds_build_out(b, op, ds_arena_printf(ds_lower__arena(rec->l), "%s.read", name), NULL));
     ds_build_attr_int(b, op, "dim", axis);
     ds_build_attr_expr(b, op, "lo", lo);
-    ds_build_attr_expr(b, op, "hi", fold(rec, DS_EXPR_ADD, lo, n));
+    ds_build_attr_expr(b, op, "hi", ds_lower__fold(rec->l, DS_EXPR_ADD, lo, n));
     return ds_build_put(b, op, err);
 }
 
@@ -95,13 +90,13 @@ static ds_status slice(ds_lower_rec *rec, ds_use *x, const char *name, uint32_t 
 static ds_status part(ds_lower_rec *rec, ds_use *x, const char *name, uint32_t axis,
                       const ds_expr *sizes, uint32_t n, ds_error *err) {
     ds_builder *b = &rec->l->b;
-    ds_type *type = ds_type_copy(arena_of(rec), ds_use_type(rec->l->c.unit, b->func, x));
+    ds_type *type = ds_type_copy(ds_lower__arena(rec->l), ds_use_type(rec->l->c.unit, b->func, x));
     if (type->rank - 1 + n > DS_MAX_RANK)
         return ds_error_set(err, DS_ERR_LIMIT, rec->op->loc,
                             "ranges of several dims of %%%s are read: with the dims of the ranges "
                             "the store has more than %d dims",
                             name, DS_MAX_RANK);
-    ds_dim *dims = DS_NEW_N(arena_of(rec), ds_dim, type->rank + n);
+    ds_dim *dims = DS_NEW_N(ds_lower__arena(rec->l), ds_dim, type->rank + n);
     for (uint32_t d = 0; d < axis; d++) dims[d] = type->dims[d];
     for (uint32_t i = 0; i < n; i++) dims[axis + i] = (ds_dim){.size = sizes[i]};
     for (uint32_t d = axis + 1; d < type->rank; d++) dims[d - 1 + n] = type->dims[d];
@@ -109,7 +104,8 @@ static ds_status part(ds_lower_rec *rec, ds_use *x, const char *name, uint32_t a
     type->rank += n - 1;
     ds_op *op = ds_build_op(b, DS_OP_RESHAPE);
     ds_build_in(b, op, *x);
-    *x = ds_use_of(ds_build_out(b, op, ds_arena_printf(arena_of(rec), "%s.rows", name), type));
+    *x = ds_use_of(
+        ds_build_out(b, op, ds_arena_printf(ds_lower__arena(rec->l), "%s.rows", name), type));
     return ds_build_put(b, op, err);
 }
 
@@ -126,12 +122,12 @@ static ds_status take_ranges(ds_lower_rec *rec, const ds_lower_store *store, con
         for (uint32_t i = f + 1; i < n; i++) row *= room_of(store, i);
         ds_expr at = place_of(rec, store, index, k, f < n ? f + 1 : n);
         if (f == n) {
-            DS_TRY(slice(rec, out, name, axis, at, number(rec, 1), err));
+            DS_TRY(slice(rec, out, name, axis, at, ds_lower__int(rec->l, 1), err));
             return part(rec, out, name, axis, NULL, 0, err);
         }
-        ds_expr rows[2] = {sizes[f], number(rec, row)};
-        DS_TRY(slice(rec, out, name, axis, fold(rec, DS_EXPR_MUL, at, rows[1]),
-                     fold(rec, DS_EXPR_MUL, rows[0], rows[1]), err));
+        ds_expr rows[2] = {sizes[f], ds_lower__int(rec->l, row)};
+        DS_TRY(slice(rec, out, name, axis, ds_lower__fold(rec->l, DS_EXPR_MUL, at, rows[1]),
+                     ds_lower__fold(rec->l, DS_EXPR_MUL, rows[0], rows[1]), err));
         if (f + 1 < n) DS_TRY(part(rec, out, name, axis, rows, 2, err));
         k = f + 1;
     }
@@ -156,7 +152,8 @@ static ds_expr size_at(ds_lower_rec *rec, ds_expr size, const ds_expr *index) {
     const char *apart[DS_TEMPORAL_DIMS];
     for (uint32_t d = 0; d < rec->op->n_dims; d++) {
         const char *name = ds_clone_text(&l->c, rec->op->dims[d].name);
-        apart[d] = ds_intern(&l->c.unit->strings, ds_arena_printf(arena_of(rec), "%s'", name));
+        apart[d] =
+            ds_intern(&l->c.unit->strings, ds_arena_printf(ds_lower__arena(rec->l), "%s'", name));
         if (DS_HAS_EXPR(index[d]))
             copy = ds_expr_subst(exprs, copy, name, ds_expr_index(exprs, apart[d]));
     }
@@ -169,8 +166,8 @@ static ds_expr size_at(ds_lower_rec *rec, ds_expr size, const ds_expr *index) {
 
 const ds_type *ds_lower__store_type(ds_lower_rec *rec, const ds_lower_store *store, ds_value value,
                                     const ds_expr *index) {
-    ds_type *type = ds_type_copy(arena_of(rec), store->point);
-    ds_dim *dims = DS_NEW_N(arena_of(rec), ds_dim, type->rank + 1);
+    ds_type *type = ds_type_copy(ds_lower__arena(rec->l), store->point);
+    ds_dim *dims = DS_NEW_N(ds_lower__arena(rec->l), ds_dim, type->rank + 1);
     for (uint32_t d = 0; d < type->rank; d++) {
         dims[d] = type->dims[d];
         const ds_type *source = ds_value_at(rec->frame->func, value)->type;
@@ -187,7 +184,7 @@ ds_status ds_lower__store_narrow(ds_lower_rec *rec, const ds_lower_store *store,
     const ds_type *type = ds_lower__store_type(rec, store, value, index);
     for (uint32_t d = 0; d < type->rank; d++)
         if (store->varies >> d & 1)
-            DS_TRY(slice(rec, x, name, d + (d >= store->axis ? n : 0), number(rec, 0),
+            DS_TRY(slice(rec, x, name, d + (d >= store->axis ? n : 0), ds_lower__int(rec->l, 0),
                          type->dims[d].size, err));
     return DS_OK;
 }
@@ -201,10 +198,12 @@ ds_status ds_lower__store_widen(ds_lower_rec *rec, const ds_lower_store *store, 
         const char *name = ds_value_at(b->func, x->value)->name;
         ds_op *pad = ds_build_op(b, DS_OP_PAD);
         ds_build_in(b, pad, *x);
-        ds_value out = ds_build_out(b, pad, ds_arena_printf(arena_of(rec), "%s.wide", name), NULL);
+        ds_value out =
+            ds_build_out(b, pad, ds_arena_printf(ds_lower__arena(rec->l), "%s.wide", name), NULL);
         ds_build_attr_int(b, pad, "dim", d);
-        ds_build_attr_expr(b, pad, "hi",
-                           fold(rec, DS_EXPR_SUB, store->point->dims[d].size, type->dims[d].size));
+        ds_build_attr_expr(
+            b, pad, "hi",
+            ds_lower__fold(rec->l, DS_EXPR_SUB, store->point->dims[d].size, type->dims[d].size));
         DS_TRY(ds_build_put(b, pad, err));
         *x = ds_use_of(out);
     }
@@ -235,7 +234,7 @@ ds_status ds_lower__store_read(ds_lower_rec *rec, const ds_use *use, ds_use *out
         size[k] = DS_NO_EXPR;
         if (!ds_use_is_range(use, i)) continue;
         ds_expr hi = ds_lower__expr(rec->l, rec->frame, use->index_hi[i]);
-        size[k] = fold(rec, DS_EXPR_SUB, hi, lo[k]);
+        size[k] = ds_lower__fold(rec->l, DS_EXPR_SUB, hi, lo[k]);
         rows = rows || k + 1 < store->n_dims;
         n_ranges++;
     }

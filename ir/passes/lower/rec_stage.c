@@ -28,10 +28,6 @@ typedef struct cutter {
     uint32_t part; /* of the equation that is being copied; NO_PART: the equation is whole */
 } cutter;
 
-static ds_arena *arena_of(const cutter *c) {
-    return &c->l->c.unit->arena;
-}
-
 static ds_exprs *exprs_of(const cutter *c) {
     return &c->l->source->unit->exprs;
 }
@@ -59,12 +55,12 @@ static ds_status find_ranges(cutter *c, ds_error *err) {
     const ds_binder *binder = &c->rec->dims[c->parts->dim];
     ds_env env = ds_binding_env(c->l->source, NULL);
     uint32_t n = (uint32_t)s->pp;
-    int64_t lo, hi, *turns = DS_NEW_N(arena_of(c), int64_t, n);
+    int64_t lo, hi, *turns = DS_NEW_N(ds_lower__arena(c->l), int64_t, n);
     DS_TRY(ds_expr_eval_int(&env, binder->lo, binder->loc, &lo, err));
     DS_TRY(ds_expr_eval_int(&env, binder->hi, binder->loc, &hi, err));
     DS_TRY(ds_strategy_share_turns(c->l->source->unit, s, hi > lo ? hi - lo : 0, n, turns, err));
     c->parts->n = n;
-    c->parts->ranges = DS_NEW_N(arena_of(c), ds_temporal_range, n);
+    c->parts->ranges = DS_NEW_N(ds_lower__arena(c->l), ds_temporal_range, n);
     for (uint32_t p = 0; p < n; p++) {
         c->parts->ranges[p] = (ds_temporal_range){binder->name, lo, lo + turns[p]};
         lo += turns[p];
@@ -87,7 +83,7 @@ static void add_values(cutter *c, const ds_op *op, bool cut) {
         c->is_cut[value.i] = cut;
         for (uint32_t p = 0; p < c->parts->n && cut; p++) {
             c->of[value.i * c->parts->n + p] = c->func->values.n;
-            DS_PUSH(arena_of(c), &c->func->values, *ds_value_at(c->old, value));
+            DS_PUSH(ds_lower__arena(c->l), &c->func->values, *ds_value_at(c->old, value));
         }
     }
     for (uint32_t i = 0; op->body && i < op->body->n_ops; i++) add_values(c, op->body->ops[i], cut);
@@ -95,9 +91,9 @@ static void add_values(cutter *c, const ds_op *op, bool cut) {
 
 static void find_values(cutter *c) {
     uint32_t n = c->old->values.n;
-    c->is_cut = DS_NEW_N(arena_of(c), bool, n + 1);
-    c->of = DS_NEW_N(arena_of(c), uint32_t, (size_t)n * c->parts->n + 1);
-    c->func = DS_NEW(arena_of(c), ds_func);
+    c->is_cut = DS_NEW_N(ds_lower__arena(c->l), bool, n + 1);
+    c->of = DS_NEW_N(ds_lower__arena(c->l), uint32_t, (size_t)n * c->parts->n + 1);
+    c->func = DS_NEW(ds_lower__arena(c->l), ds_func);
     *c->func = *c->old;
     c->func->values.cap = c->func->values.n; /* the next value moves the array */
     for (uint32_t i = 0; i < c->rec->body->n_ops; i++) {
@@ -202,8 +198,8 @@ static ds_tri holds(const cutter *c, ds_expr cond) {
 static void add_branch(const cutter *c, ds_op *op, const ds_use *use, ds_expr cond) {
     DS_VEC(ds_use) in = {.at = op->in, .n = op->n_in, .cap = op->n_in};
     DS_VEC(ds_expr) conds = {.at = op->conds, .n = op->n_conds, .cap = op->n_conds};
-    DS_PUSH(arena_of(c), &in, *use);
-    if (DS_HAS_EXPR(cond)) DS_PUSH(arena_of(c), &conds, cond);
+    DS_PUSH(ds_lower__arena(c->l), &in, *use);
+    if (DS_HAS_EXPR(cond)) DS_PUSH(ds_lower__arena(c->l), &conds, cond);
     op->in = in.at;
     op->n_in = in.n;
     op->conds = conds.at;
@@ -280,11 +276,11 @@ static ds_value copy_value(const cutter *c, ds_value old, ds_op *def) {
 }
 
 static ds_status copy_op(const cutter *c, const ds_op *old, ds_op **out, ds_error *err) {
-    ds_op *op = *out = DS_NEW(arena_of(c), ds_op);
+    ds_op *op = *out = DS_NEW(ds_lower__arena(c->l), ds_op);
     *op = *old;
-    op->in = DS_NEW_N(arena_of(c), ds_use, old->n_in + 1);
-    op->out = DS_NEW_N(arena_of(c), ds_value, old->n_out + 1);
-    op->args = DS_NEW_N(arena_of(c), ds_value, old->n_args + 1);
+    op->in = DS_NEW_N(ds_lower__arena(c->l), ds_use, old->n_in + 1);
+    op->out = DS_NEW_N(ds_lower__arena(c->l), ds_value, old->n_out + 1);
+    op->args = DS_NEW_N(ds_lower__arena(c->l), ds_value, old->n_args + 1);
     for (uint32_t i = 0; i < old->n_out; i++) op->out[i] = copy_value(c, old->out[i], op);
     for (uint32_t i = 0; i < old->n_args; i++) op->args[i] = copy_value(c, old->args[i], op);
     const uint64_t *turns = ds_map_find(&c->l->unrolled, DS_KEY(old));
@@ -292,9 +288,9 @@ static ds_status copy_op(const cutter *c, const ds_op *old, ds_op **out, ds_erro
     if (old->code == DS_OP_CASE) return copy_case(c, old, op, err);
     for (uint32_t i = 0; i < old->n_in; i++) DS_TRY(read_one(c, &old->in[i], &op->in[i], err));
     if (!old->body) return DS_OK;
-    op->body = DS_NEW(arena_of(c), ds_block);
+    op->body = DS_NEW(ds_lower__arena(c->l), ds_block);
     *op->body = *old->body;
-    op->body->ops = DS_NEW_N(arena_of(c), ds_op *, old->body->n_ops + 1);
+    op->body->ops = DS_NEW_N(ds_lower__arena(c->l), ds_op *, old->body->n_ops + 1);
     for (uint32_t i = 0; i < old->body->n_ops; i++)
         DS_TRY(copy_op(c, old->body->ops[i], &op->body->ops[i], err));
     return DS_OK;
@@ -326,12 +322,12 @@ static ds_status check_yields(const cutter *c, const ds_op *yield, ds_error *err
 
 static ds_status copy_body(cutter *c, ds_error *err) {
     const ds_block *from = c->rec->body;
-    ds_op *rec = DS_NEW(arena_of(c), ds_op);
-    ds_block *body = DS_NEW(arena_of(c), ds_block);
+    ds_op *rec = DS_NEW(ds_lower__arena(c->l), ds_op);
+    ds_block *body = DS_NEW(ds_lower__arena(c->l), ds_block);
     *rec = *c->rec;
     *body = *from;
     body->n_ops = 0;
-    body->ops = DS_NEW_N(arena_of(c), ds_op *, (size_t)from->n_ops * c->parts->n + 1);
+    body->ops = DS_NEW_N(ds_lower__arena(c->l), ds_op *, (size_t)from->n_ops * c->parts->n + 1);
     rec->body = body;
     for (uint32_t i = 0; i < from->n_ops; i++) {
         const ds_op *op = from->ops[i];
@@ -353,7 +349,7 @@ static void copy_frame(const cutter *c, const ds_lower_frame *frame) {
     uint32_t n = c->old->values.n;
     c->parts->frame = *frame;
     c->parts->frame.func = c->func;
-    c->parts->frame.values = DS_NEW_N(arena_of(c), ds_lower_value, c->func->values.n + 1);
+    c->parts->frame.values = DS_NEW_N(ds_lower__arena(c->l), ds_lower_value, c->func->values.n + 1);
     memcpy(c->parts->frame.values, frame->values, n * sizeof *frame->values);
 }
 

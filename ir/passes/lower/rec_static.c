@@ -10,25 +10,9 @@
 
 #define MINUS (-1e30) /* exp(MINUS - m) = 0; a finite f32 and bf16, and -inf in f16 */
 
-static ds_exprs *exprs_of(const ds_lowering *l) {
-    return &l->c.unit->exprs;
-}
-
-static ds_expr number(const ds_lowering *l, int64_t value) {
-    return ds_expr_int(exprs_of(l), value);
-}
-
-static ds_expr fold(const ds_lowering *l, ds_expr_kind kind, ds_expr a, ds_expr b) {
-    return ds_expr_fold(exprs_of(l), kind, a, b);
-}
-
 static bool is_int(const ds_lowering *l, ds_expr e, int64_t value) {
     int64_t v;
-    return ds_expr_is_int(exprs_of(l), e, &v) && v == value;
-}
-
-static const ds_type *type_of(const ds_lowering *l, ds_use use) {
-    return ds_use_type(l->c.unit, l->b.func, &use);
+    return ds_expr_is_int(ds_lower__exprs(l), e, &v) && v == value;
 }
 
 /* ---- marks ---- */
@@ -110,10 +94,11 @@ ds_status ds_lower__not_moving(const ds_lower_rec *rec, uint32_t dim, ds_expr si
 
 /* Down to a multiple of the tile in its row, or up. */
 static ds_expr to_tile(const ds_lowering *l, ds_expr place, int64_t lo, int64_t tile, bool up) {
-    ds_expr size = number(l, tile), at = fold(l, DS_EXPR_SUB, place, number(l, lo));
-    if (up) at = fold(l, DS_EXPR_ADD, at, number(l, tile - 1));
-    at = fold(l, DS_EXPR_MUL, fold(l, DS_EXPR_DIV, at, size), size);
-    return fold(l, DS_EXPR_ADD, at, number(l, lo));
+    ds_expr size = ds_lower__int(l, tile),
+            at = ds_lower__fold(l, DS_EXPR_SUB, place, ds_lower__int(l, lo));
+    if (up) at = ds_lower__fold(l, DS_EXPR_ADD, at, ds_lower__int(l, tile - 1));
+    at = ds_lower__fold(l, DS_EXPR_MUL, ds_lower__fold(l, DS_EXPR_DIV, at, size), size);
+    return ds_lower__fold(l, DS_EXPR_ADD, at, ds_lower__int(l, lo));
 }
 
 bool ds_lower__pad_range(const ds_lower_rec *rec, const ds_lower_store *store, const ds_use *use,
@@ -121,7 +106,7 @@ bool ds_lower__pad_range(const ds_lower_rec *rec, const ds_lower_store *store, c
     const ds_lowering *l = rec->l;
     uint32_t i = ds_lower__rec_place(rec, use, store->dims[k]);
     if (!is_on(rec) || !is_moving(rec, use, store->dims[k], *size)) return false;
-    ds_expr first = *lo, end = fold(l, DS_EXPR_ADD, *lo, *size);
+    ds_expr first = *lo, end = ds_lower__fold(l, DS_EXPR_ADD, *lo, *size);
     const ds_temporal_range *points =
         ds_lower__rec_range(rec, ds_lower__store_source(rec, store), store->dims[k]);
     int64_t all = points->hi - points->lo;
@@ -129,16 +114,16 @@ bool ds_lower__pad_range(const ds_lower_rec *rec, const ds_lower_store *store, c
     bool grows = !moves(rec, use->index[i]), shrinks = !moves(rec, use->index_hi[i]);
     if (store->tile && (grows || shrinks)) {
         *lo = to_tile(l, first, points->lo, store->tile, false);
-        *size = fold(l, DS_EXPR_SUB, to_tile(l, end, points->lo, store->tile, true), *lo);
+        *size = ds_lower__fold(l, DS_EXPR_SUB, to_tile(l, end, points->lo, store->tile, true), *lo);
     } else {
-        *size = number(l, most);
-        if (store->ring[k] && most > store->slots[k]) *size = number(l, store->slots[k]);
-        if (most == all && !store->ring[k]) *lo = number(l, points->lo);
+        *size = ds_lower__int(l, most);
+        if (store->ring[k] && most > store->slots[k]) *size = ds_lower__int(l, store->slots[k]);
+        if (most == all && !store->ring[k]) *lo = ds_lower__int(l, points->lo);
         if (most < all && !store->ring[k])
-            *lo = fold(l, DS_EXPR_MIN, first, number(l, points->hi - most));
+            *lo = ds_lower__fold(l, DS_EXPR_MIN, first, ds_lower__int(l, points->hi - most));
     }
-    *out = (ds_lower_padded){.begin = fold(l, DS_EXPR_SUB, first, *lo),
-                             .end = fold(l, DS_EXPR_SUB, end, *lo),
+    *out = (ds_lower_padded){.begin = ds_lower__fold(l, DS_EXPR_SUB, first, *lo),
+                             .end = ds_lower__fold(l, DS_EXPR_SUB, end, *lo),
                              .size = *size,
                              .freed = store->tile && store->window};
     return true;
@@ -168,9 +153,9 @@ static ds_status places(ds_lowering *l, const ds_lower_padded *padded, ds_dtype 
     ds_op *slice = ds_build_op(b, DS_OP_SLICE);
     ds_build_in(b, slice, ds_use_of(all));
     ds_value mask = ds_build_out(b, slice, "places.mask", NULL);
-    ds_expr lo = fold(l, DS_EXPR_SUB, padded->size, at);
+    ds_expr lo = ds_lower__fold(l, DS_EXPR_SUB, padded->size, at);
     ds_build_attr_expr(b, slice, "lo", lo);
-    ds_build_attr_expr(b, slice, "hi", fold(l, DS_EXPR_ADD, lo, padded->size));
+    ds_build_attr_expr(b, slice, "hi", ds_lower__fold(l, DS_EXPR_ADD, lo, padded->size));
     *out = ds_use_of(mask);
     return ds_build_put(b, slice, err);
 }
@@ -178,11 +163,11 @@ static ds_status places(ds_lowering *l, const ds_lower_padded *padded, ds_dtype 
 /* The mask repeated along the dims of x behind its own. */
 static ds_status spread(ds_lowering *l, ds_use x, uint32_t axis, ds_use *mask, ds_error *err) {
     ds_builder *b = &l->b;
-    const ds_type *type = type_of(l, x);
+    const ds_type *type = ds_lower__type_of(l, x);
     ds_expr dims[DS_MAX_RANK], sizes[DS_MAX_RANK];
     uint32_t n = 0;
     for (uint32_t d = axis + 1; d < type->rank; d++) {
-        dims[n] = number(l, d - axis);
+        dims[n] = ds_lower__int(l, d - axis);
         sizes[n++] = type->dims[d].size;
     }
     if (n == 0) return DS_OK;
@@ -201,7 +186,7 @@ static ds_status apply(ds_lowering *l, ds_use *x, const ds_lower_padded *padded,
     ds_builder *b = &l->b;
     const char *name = ds_value_at(b->func, x->value)->name;
     ds_use mask;
-    DS_TRY(places(l, padded, type_of(l, *x)->dtype, minus, behind, &mask, err));
+    DS_TRY(places(l, padded, ds_lower__type_of(l, *x)->dtype, minus, behind, &mask, err));
     if (!minus) DS_TRY(spread(l, *x, padded->axis, &mask, err));
     ds_op *op = ds_build_op(b, minus ? DS_OP_BIAS : DS_OP_MUL);
     ds_build_in(b, op, *x);
@@ -214,7 +199,7 @@ static ds_status apply(ds_lowering *l, ds_use *x, const ds_lower_padded *padded,
 
 static ds_status mask(ds_lowering *l, ds_use *x, bool minus, ds_error *err) {
     ds_lower_padded padded = *ds_lower__padded(l->rec, *x);
-    if (ds_expr_equal(exprs_of(l), padded.end, padded.size) != DS_YES)
+    if (ds_expr_equal(ds_lower__exprs(l), padded.end, padded.size) != DS_YES)
         DS_TRY(apply(l, x, &padded, minus, true, err));
     if (!is_int(l, padded.begin, 0)) DS_TRY(apply(l, x, &padded, minus, false, err));
     return DS_OK;
@@ -255,9 +240,9 @@ static const ds_rule_term *term(const ds_rule_term *terms, uint32_t n, uint32_t 
 }
 
 static bool alike(const ds_lowering *l, const ds_lower_padded *a, const ds_lower_padded *b) {
-    return ds_expr_equal(exprs_of(l), a->begin, b->begin) == DS_YES &&
-           ds_expr_equal(exprs_of(l), a->end, b->end) == DS_YES &&
-           ds_expr_equal(exprs_of(l), a->size, b->size) == DS_YES;
+    return ds_expr_equal(ds_lower__exprs(l), a->begin, b->begin) == DS_YES &&
+           ds_expr_equal(ds_lower__exprs(l), a->end, b->end) == DS_YES &&
+           ds_expr_equal(ds_lower__exprs(l), a->size, b->size) == DS_YES;
 }
 
 /* The factor of the padded dim, the same in all operands that have the dim. */
@@ -285,14 +270,14 @@ static ds_status find_factor(const ds_lowering *l, const ds_op *op, const ds_rul
 
 static ds_status put_count(ds_lowering *l, ds_op *op, const ds_rule *rule, uint32_t factor,
                            const ds_lower_padded *padded, ds_error *err) {
-    const ds_type *type = type_of(l, op->in[0]);
-    ds_expr count = fold(l, DS_EXPR_SUB, padded->end, padded->begin);
+    const ds_type *type = ds_lower__type_of(l, op->in[0]);
+    ds_expr count = ds_lower__fold(l, DS_EXPR_SUB, padded->end, padded->begin);
     if (ds_attr_find(op->attrs, op->n_attrs, "count")) return refuse(op, "it has a count", err);
     for (uint32_t d = 0; d < type->rank; d++) {
         const ds_rule_dim *dim = &rule->in[0].dims[d];
         if (dim->n == 1 && dim->factors[0] != factor &&
             rule->kinds[dim->factors[0]] == DS_FACTOR_SUM)
-            count = fold(l, DS_EXPR_MUL, count, type->dims[d].size);
+            count = ds_lower__fold(l, DS_EXPR_MUL, count, type->dims[d].size);
     }
     ds_build_attr_expr(&l->b, op, "count", count);
     return DS_OK;
@@ -303,7 +288,7 @@ static ds_status attend(ds_lowering *l, ds_op *op, ds_error *err) {
     const ds_lower_padded *keys = ds_lower__padded(l->rec, op->in[1]);
     const ds_lower_padded *values = ds_lower__padded(l->rec, op->in[2]);
     ds_builder *b = &l->b;
-    ds_expr queries = type_of(l, op->in[0])->dims[1].size;
+    ds_expr queries = ds_lower__type_of(l, op->in[0])->dims[1].size;
     const ds_attr *own = ds_attr_find(op->attrs, op->n_attrs, "window");
     if (ds_lower__padded(l->rec, op->in[0]) || !keys || !values || keys->axis != 1 ||
         values->axis != 1 || !alike(l, keys, values))
@@ -315,13 +300,13 @@ static ds_status attend(ds_lowering *l, ds_op *op, ds_error *err) {
     if (!is_int(l, queries, 1) && !ds_op_attr_bool(op, "causal"))
         return refuse(op, "a turn has several queries that see all keys", err);
     if (!is_int(l, keys->begin, 0)) {
-        ds_expr window = fold(l, DS_EXPR_SUB, keys->end, keys->begin);
+        ds_expr window = ds_lower__fold(l, DS_EXPR_SUB, keys->end, keys->begin);
         if (!is_int(l, queries, 1)) return refuse(op, "a turn has several queries", err);
-        if (own) window = fold(l, DS_EXPR_MIN, window, own->expr);
+        if (own) window = ds_lower__fold(l, DS_EXPR_MIN, window, own->expr);
         ds_build_attr_expr(b, op, "window", window);
     }
     ds_build_attr_bool(b, op, "causal", true);
-    ds_build_attr_expr(b, op, "q_start", fold(l, DS_EXPR_SUB, keys->end, queries));
+    ds_build_attr_expr(b, op, "q_start", ds_lower__fold(l, DS_EXPR_SUB, keys->end, queries));
     return DS_OK;
 }
 
@@ -329,7 +314,7 @@ static ds_status rule_of(const ds_lowering *l, const ds_op *op, ds_rule *out, ds
     const ds_type *in[DS_MAX_OPERANDS];
     if (op->n_in > DS_MAX_OPERANDS) return refuse(op, "", err);
     for (uint32_t i = 0; i < op->n_in; i++)
-        in[i] = ds_type_plain(&l->c.unit->arena, type_of(l, op->in[i]));
+        in[i] = ds_type_plain(&l->c.unit->arena, ds_lower__type_of(l, op->in[i]));
     ds_infer ctx = {.unit = l->c.unit, .func = l->b.func, .op = op, .in = in};
     if (ds_op_rule(&ctx, out, NULL) == DS_OK) return DS_OK;
     return refuse(op, "", err);
@@ -348,7 +333,8 @@ static ds_status close_factor(ds_lowering *l, ds_op *op, const ds_rule *rule, ui
         return mask(l, &op->in[i], false, err);
     }
     bool minus = op->code == DS_OP_REDUCE_MAX || op->code == DS_OP_SOFTMAX;
-    if (!minus || !ds_dtype_is_float(type_of(l, op->in[i])->dtype)) return refuse(op, "", err);
+    if (!minus || !ds_dtype_is_float(ds_lower__type_of(l, op->in[i])->dtype))
+        return refuse(op, "", err);
     return mask(l, &op->in[i], true, err);
 }
 

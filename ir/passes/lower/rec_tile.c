@@ -43,18 +43,6 @@ typedef struct tiled {
     ds_expr block;     /* the loop's index */
 } tiled;
 
-static ds_arena *arena_of(const ds_lower_rec *rec) {
-    return &rec->l->c.unit->arena;
-}
-
-static ds_expr number(const ds_lower_rec *rec, int64_t value) {
-    return ds_expr_int(&rec->l->c.unit->exprs, value);
-}
-
-static ds_expr fold(const ds_lower_rec *rec, ds_expr_kind kind, ds_expr a, ds_expr b) {
-    return ds_expr_fold(&rec->l->c.unit->exprs, kind, a, b);
-}
-
 static ds_status refuse(const ds_op *op, const char *why, ds_error *err) {
     return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc, "rec_attention = tiles: %s", why);
 }
@@ -181,9 +169,9 @@ ds_status ds_lower__rec_tiles(ds_lower_rec *rec, ds_error *err) {
     tiles->points = s->rec_tile                     ? s->rec_tile
                     : s->rec_stores == DS_REC_PAGED ? DS_REC_PAGE_POINTS
                                                     : DS_REC_BLOCK_POINTS;
-    tiles->in = DS_NEW_N(arena_of(rec), uint32_t, rec->n_whole + 1);
-    tiles->left_out = DS_NEW_N(arena_of(rec), bool, rec->n_whole + 1);
-    tiles->store = DS_NEW_N(arena_of(rec), ds_use, rec->n_whole + 1);
+    tiles->in = DS_NEW_N(ds_lower__arena(rec->l), uint32_t, rec->n_whole + 1);
+    tiles->left_out = DS_NEW_N(ds_lower__arena(rec->l), bool, rec->n_whole + 1);
+    tiles->store = DS_NEW_N(ds_lower__arena(rec->l), ds_use, rec->n_whole + 1);
     for (uint32_t i = 0; i < rec->n_whole; i++) {
         const ds_op *op = rec->op_of[i];
         path of[2];
@@ -225,12 +213,8 @@ void ds_lower__tile_store(const ds_lower_rec *rec, uint32_t source, ds_lower_sto
 
 /* ---- writing ---- */
 
-static const ds_type *type_of(const ds_lower_rec *rec, ds_use use) {
-    return ds_use_type(rec->l->c.unit, rec->l->b.func, &use);
-}
-
 static const char *name_of(const tiled *t, const char *end) {
-    return ds_arena_printf(arena_of(t->rec), "%s%s%s", t->rec->frame->where.values,
+    return ds_arena_printf(ds_lower__arena(t->rec->l), "%s%s%s", t->rec->frame->where.values,
                            ds_value_at(t->rec->frame->func, t->op->out[0])->name, end);
 }
 
@@ -251,30 +235,32 @@ static ds_status take_block(const tiled *t, const path *of, ds_use *out, ds_erro
     const ds_use *use = of->range;
     const ds_lower_store *store = &rec->stores[use->value.i];
     uint32_t source = ds_lower__store_source(rec, store);
-    ds_expr at[DS_TEMPORAL_DIMS] = {0}, points = number(rec, rec->tiles.points);
+    ds_expr at[DS_TEMPORAL_DIMS] = {0}, points = ds_lower__int(rec->l, rec->tiles.points);
     for (uint32_t k = 0; k < store->n_dims; k++) {
         int64_t first = ds_lower__rec_range(rec, source, store->dims[k])->lo;
-        ds_expr place = fold(rec, DS_EXPR_MUL, t->block, points);
-        at[k] = store->dims[k] == of->dim
-                    ? (first ? fold(rec, DS_EXPR_ADD, place, number(rec, first)) : place)
-                    : ds_lower__expr(rec->l, rec->frame,
-                                     use->index[ds_lower__rec_place(rec, use, store->dims[k])]);
+        ds_expr place = ds_lower__fold(rec->l, DS_EXPR_MUL, t->block, points);
+        at[k] =
+            store->dims[k] == of->dim
+                ? (first ? ds_lower__fold(rec->l, DS_EXPR_ADD, place, ds_lower__int(rec->l, first))
+                         : place)
+                : ds_lower__expr(rec->l, rec->frame,
+                                 use->index[ds_lower__rec_place(rec, use, store->dims[k])]);
     }
     ds_op *slice = ds_build_op(b, DS_OP_SLICE);
     slice->loc = ds_clone_loc(&rec->l->c, of->ops[0]->loc);
     ds_build_in(b, slice, rec->tiles.store[rec->statement_of[of->ops[0]->out[0].i]]);
     ds_expr lo = ds_lower__store_place(rec, store, at);
-    ds_type *type = ds_type_copy(arena_of(rec), store->point);
-    type->dims = DS_NEW_N(arena_of(rec), ds_dim, type->rank + 1);
+    ds_type *type = ds_type_copy(ds_lower__arena(rec->l), store->point);
+    type->dims = DS_NEW_N(ds_lower__arena(rec->l), ds_dim, type->rank + 1);
     for (uint32_t d = 0; d <= store->point->rank; d++)
         type->dims[d] = d == 1 ? (ds_dim){.size = points} : store->point->dims[d - (d > 1)];
     type->rank++;
     const char *name = ds_value_at(rec->frame->func, use->value)->name;
-    *out =
-        ds_use_of(ds_build_out(b, slice, ds_arena_printf(arena_of(rec), "%s.block", name), type));
+    *out = ds_use_of(
+        ds_build_out(b, slice, ds_arena_printf(ds_lower__arena(rec->l), "%s.block", name), type));
     ds_build_attr_int(b, slice, "dim", 1);
     ds_build_attr_expr(b, slice, "lo", lo);
-    ds_build_attr_expr(b, slice, "hi", fold(rec, DS_EXPR_ADD, lo, points));
+    ds_build_attr_expr(b, slice, "hi", ds_lower__fold(rec->l, DS_EXPR_ADD, lo, points));
     DS_TRY(ds_build_put(b, slice, err));
     for (uint32_t i = 1; i < of->n; i++) {
         const ds_op *from = of->ops[i];
@@ -284,11 +270,11 @@ static ds_status take_block(const tiled *t, const path *of, ds_use *out, ds_erro
         ds_lower__attrs(rec->l, rec->frame, from->attrs, from->n_attrs, "name", &op->attrs,
                         &op->n_attrs);
         name = ds_value_at(rec->frame->func, from->out[0])->name;
-        *out =
-            ds_use_of(ds_build_out(b, op, ds_arena_printf(arena_of(rec), "%s.block", name), NULL));
+        *out = ds_use_of(
+            ds_build_out(b, op, ds_arena_printf(ds_lower__arena(rec->l), "%s.block", name), NULL));
         DS_TRY(ds_build_put(b, op, err));
     }
-    return ds_lower__cast(rec->l, out, type_of(rec, t->q)->dtype, err);
+    return ds_lower__cast(rec->l, out, ds_lower__type_of(rec->l, t->q)->dtype, err);
 }
 
 /* A kernel that writes the first block's results needs none before: no time. */
@@ -296,7 +282,7 @@ static void set_free(const tiled *t, ds_op *op) {
     ds_lowering *l = t->rec->l;
     ds_attr cost = {.name = ds_intern(&l->c.unit->strings, "cost"),
                     .kind = DS_ATTR_QUANTITY,
-                    .expr = number(t->rec, 0)};
+                    .expr = ds_lower__int(t->rec->l, 0)};
     ds_unit_parse("us", 2, &cost.unit);
     ds_build_attr(&l->b, op, cost);
 }
@@ -304,7 +290,7 @@ static void set_free(const tiled *t, ds_op *op) {
 /* What is carried before the first block: 0 and the logarithm of 0. */
 static ds_status begin(const tiled *t, ds_use carried[2], ds_error *err) {
     ds_builder *b = &t->rec->l->b;
-    const ds_type *q = type_of(t->rec, t->q);
+    const ds_type *q = ds_lower__type_of(t->rec->l, t->q);
     const ds_type *out = ds_value_at(t->rec->frame->func, t->op->out[0])->type;
     ds_type *made = ds_lower__type(t->rec->l, t->rec->frame, out);
     ds_expr dims[4];
@@ -315,9 +301,9 @@ static ds_status begin(const tiled *t, ds_use carried[2], ds_error *err) {
         op->loc = ds_clone_loc(&t->rec->l->c, t->op->loc);
         if (i) ds_build_attr_real(b, op, "value", log_zero);
         set_free(t, op);
-        carried[i] = ds_use_of(
-            ds_build_out(b, op, name_of(t, i ? ".none_lse" : ".none"),
-                         ds_type_make(arena_of(t->rec), i ? DS_F32 : q->dtype, dims, i ? 3 : 4)));
+        carried[i] = ds_use_of(ds_build_out(
+            b, op, name_of(t, i ? ".none_lse" : ".none"),
+            ds_type_make(ds_lower__arena(t->rec->l), i ? DS_F32 : q->dtype, dims, i ? 3 : 4)));
         DS_TRY(ds_build_put(b, op, err));
     }
     return DS_OK;
@@ -338,9 +324,11 @@ static ds_status join_block(const tiled *t, ds_use carried[2], ds_error *err) {
     ds_lower__attrs(rec->l, rec->frame, t->op->attrs, t->op->n_attrs, "name", &part->attrs,
                     &part->n_attrs);
     ds_build_attr_bool(b, part, "causal", true);
-    ds_build_attr_expr(b, part, "q_start", fold(rec, DS_EXPR_SUB, t->end, number(rec, 1)));
-    ds_build_attr_expr(b, part, "k_start",
-                       fold(rec, DS_EXPR_MUL, t->block, number(rec, rec->tiles.points)));
+    ds_build_attr_expr(b, part, "q_start",
+                       ds_lower__fold(rec->l, DS_EXPR_SUB, t->end, ds_lower__int(rec->l, 1)));
+    ds_build_attr_expr(
+        b, part, "k_start",
+        ds_lower__fold(rec->l, DS_EXPR_MUL, t->block, ds_lower__int(rec->l, rec->tiles.points)));
     if (DS_HAS_EXPR(t->window)) ds_build_attr_expr(b, part, "window", t->window);
     DS_TRY(ds_build_put(b, part, err));
     ds_op *merge = ds_build_op(b, DS_OP_ATTENTION_MERGE);
@@ -358,13 +346,14 @@ static ds_status write_loop(const tiled *at, ds_error *err) {
     tiled t = *at;
     ds_lower_rec *rec = t.rec;
     ds_builder *b = &rec->l->b;
-    ds_expr points = number(rec, rec->tiles.points);
-    ds_expr lo = fold(rec, DS_EXPR_DIV, t.from, points), end;
-    if (t.whole) lo = number(rec, 0);
-    end = fold(rec, DS_EXPR_CEILDIV, t.last, points);
+    ds_expr points = ds_lower__int(rec->l, rec->tiles.points);
+    ds_expr lo = ds_lower__fold(rec->l, DS_EXPR_DIV, t.from, points), end;
+    if (t.whole) lo = ds_lower__int(rec->l, 0);
+    end = ds_lower__fold(rec->l, DS_EXPR_CEILDIV, t.last, points);
     if (!t.whole) /* an empty range has no block */
-        end = fold(rec, DS_EXPR_MIN, end,
-                   fold(rec, DS_EXPR_ADD, lo, fold(rec, DS_EXPR_SUB, t.last, t.from)));
+        end = ds_lower__fold(rec->l, DS_EXPR_MIN, end,
+                             ds_lower__fold(rec->l, DS_EXPR_ADD, lo,
+                                            ds_lower__fold(rec->l, DS_EXPR_SUB, t.last, t.from)));
     ds_use carried[2];
     DS_TRY(begin(&t, carried, err));
     ds_op *loop = ds_build_for(b, ds_lower__rec_index(rec, "block"), lo, end);
@@ -388,9 +377,10 @@ static ds_status join_turns(tiled *t, ds_error *err) {
     ds_lower_rec *rec = t->rec;
     if (!ds_lower__mark_of(rec, t->q)) DS_TRY(ds_lower__chunk_repeat(rec, &t->q, 1, err));
     DS_TRY(ds_lower__chunk_move(rec, &t->q, 1, err));
-    const ds_type *q = type_of(rec, t->q);
+    const ds_type *q = ds_lower__type_of(rec->l, t->q);
     const ds_expr dims[4] = {q->dims[0].size, q->dims[1].size, q->dims[3].size, q->dims[4].size};
-    return view(t, &t->q, ds_type_make(arena_of(rec), q->dtype, dims, 4), ".queries", err);
+    return view(t, &t->q, ds_type_make(ds_lower__arena(rec->l), q->dtype, dims, 4), ".queries",
+                err);
 }
 
 static ds_status part_turns(const tiled *t, ds_error *err) {
@@ -399,7 +389,7 @@ static ds_status part_turns(const tiled *t, ds_error *err) {
         ds_use *out = ds_lower__rec_local(rec, rec->running->statement, t->op->out[i]);
         const ds_type *point = ds_value_at(rec->frame->func, t->op->out[i])->type;
         ds_type *type = ds_lower__chunk_type(rec, ds_lower__type(rec->l, rec->frame, point), 1);
-        type->dtype = type_of(rec, *out)->dtype;
+        type->dtype = ds_lower__type_of(rec->l, *out)->dtype;
         DS_TRY(view(t, out, type, i ? ".lse" : "", err));
         ds_lower__mark(rec, *out, (ds_lower_mark){.axis = 1});
     }
@@ -410,7 +400,7 @@ static ds_status part_turns(const tiled *t, ds_error *err) {
 static ds_expr position(const tiled *t, ds_expr at) {
     uint32_t source = t->rec->statement_of[t->of[0].range->value.i];
     int64_t first = ds_lower__rec_range(t->rec, source, t->of[0].dim)->lo;
-    return first ? fold(t->rec, DS_EXPR_SUB, at, number(t->rec, first)) : at;
+    return first ? ds_lower__fold(t->rec->l, DS_EXPR_SUB, at, ds_lower__int(t->rec->l, first)) : at;
 }
 
 static ds_status attend(ds_lower_rec *rec, const ds_op *op, bool chunk, ds_error *err) {
@@ -427,16 +417,18 @@ static ds_status attend(ds_lower_rec *rec, const ds_op *op, bool chunk, ds_error
     }
     DS_TRY(ds_lower__use(rec->l, rec->frame, &op->in[0], &t.q, err));
     uint32_t axis = ds_lower__mark_of(rec, t.q) && ds_lower__mark_of(rec, t.q)->axis <= 1;
-    if (!ds_lower__rec_size(rec, type_of(rec, t.q)->dims[1 + axis].size, op->loc, &n) || n != 1)
+    if (!ds_lower__rec_size(rec, ds_lower__type_of(rec->l, t.q)->dims[1 + axis].size, op->loc,
+                            &n) ||
+        n != 1)
         return refuse(op, "a turn has several queries", err);
     t.from = position(&t, ds_lower__expr(rec->l, rec->frame, range->index[i]));
     t.end = t.last = position(&t, ds_lower__expr(rec->l, rec->frame, range->index_hi[i]));
     t.whole = ds_expr_is_int(&rec->l->c.unit->exprs, t.from, &from) && from == 0;
-    if (!t.whole) t.window = fold(rec, DS_EXPR_SUB, t.end, t.from);
+    if (!t.whole) t.window = ds_lower__fold(rec->l, DS_EXPR_SUB, t.end, t.from);
     if (!chunk) return write_loop(&t, err);
     int64_t back = (int64_t)*ds_map_find(&rec->chunks.back_of, DS_KEY(range));
     t.last = position(&t, ds_lower__chunk_last(rec, range->index_hi[i]));
-    t.window = back == INT64_MAX ? DS_NO_EXPR : number(rec, back + 1);
+    t.window = back == INT64_MAX ? DS_NO_EXPR : ds_lower__int(rec->l, back + 1);
     DS_TRY(join_turns(&t, err));
     DS_TRY(write_loop(&t, err));
     return part_turns(&t, err);

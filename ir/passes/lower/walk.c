@@ -9,10 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ds_arena *arena_of(ds_lowering *l) {
-    return &l->c.unit->arena;
-}
-
 static ds_status walk_block(ds_lowering *l, ds_lower_frame *frame, const ds_block *block,
                             const ds_op **end, ds_error *err);
 
@@ -69,7 +65,7 @@ void ds_lower__hint(ds_lowering *l, const ds_lower_frame *frame, const ds_use *u
 
 void ds_lower__attrs(ds_lowering *l, const ds_lower_frame *frame, const ds_attr *attrs, uint32_t n,
                      const char *without, ds_attr **out, uint32_t *n_out) {
-    ds_attr *copy = DS_NEW_N(arena_of(l), ds_attr, n + 1);
+    ds_attr *copy = DS_NEW_N(ds_lower__arena(l), ds_attr, n + 1);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (attrs[i].name && strcmp(attrs[i].name, without) == 0) continue;
@@ -105,7 +101,7 @@ static ds_status read_turn(ds_lowering *l, const ds_lower_frame *frame, const ds
     *out = kept->turns[turn - kept->lo];
     if (use->n_index == 1) return DS_OK;
     out->n_index = use->n_index - 1;
-    out->index = DS_NEW_N(arena_of(l), ds_expr, out->n_index);
+    out->index = DS_NEW_N(ds_lower__arena(l), ds_expr, out->n_index);
     for (uint32_t i = 0; i < out->n_index; i++)
         out->index[i] = ds_lower__expr(l, frame, use->index[i + 1]);
     return DS_OK;
@@ -123,13 +119,13 @@ ds_status ds_lower__use(ds_lowering *l, const ds_lower_frame *frame, const ds_us
     bool chunk = ds_lower__chunk_reads(l->rec, frame, use);
     uint32_t before = value->use.n_index; /* indices of loops around a rec, of the rec's weight */
     out->n_index = before + use->n_index;
-    out->index = DS_NEW_N(arena_of(l), ds_expr, out->n_index);
+    out->index = DS_NEW_N(ds_lower__arena(l), ds_expr, out->n_index);
     for (uint32_t i = 0; i < before; i++) out->index[i] = value->use.index[i];
     for (uint32_t i = 0; i < use->n_index; i++)
         out->index[before + i] = ds_lower__expr(l, frame, use->index[i]);
     if (chunk) return ds_lower__chunk_family(l->rec, use, out, err);
     if (!use->index_hi) return DS_OK;
-    out->index_hi = DS_NEW_N(arena_of(l), ds_expr, out->n_index);
+    out->index_hi = DS_NEW_N(ds_lower__arena(l), ds_expr, out->n_index);
     for (uint32_t i = 0; i < use->n_index; i++)
         out->index_hi[before + i] = ds_lower__expr(l, frame, use->index_hi[i]);
     return DS_OK;
@@ -147,10 +143,10 @@ static ds_status resolve(ds_lowering *l, const ds_lower_frame *frame, const ds_u
 /* The name that a value asks for. Names of weights are reserved for weights. */
 static const char *value_name(ds_lowering *l, const ds_lower_frame *frame, ds_value value) {
     const char *name =
-        ds_clone_text(&l->c, ds_arena_printf(arena_of(l), "%s%s", frame->where.values,
+        ds_clone_text(&l->c, ds_arena_printf(ds_lower__arena(l), "%s%s", frame->where.values,
                                              ds_value_at(frame->func, value)->name));
     while (ds_map_find(&l->weight_names, DS_KEY(name)))
-        name = ds_clone_text(&l->c, ds_arena_printf(arena_of(l), "%s_", name));
+        name = ds_clone_text(&l->c, ds_arena_printf(ds_lower__arena(l), "%s_", name));
     return name;
 }
 
@@ -174,8 +170,9 @@ ds_status ds_lower__cast(ds_lowering *l, ds_use *use, ds_dtype dtype, ds_error *
     ds_op *op = ds_build_op(&l->b, DS_OP_CAST);
     op->loc = use->loc;
     ds_build_in(&l->b, op, *use);
-    const char *name = ds_arena_printf(
-        arena_of(l), "%s.%s", ds_value_at(l->b.func, use->value)->name, ds_dtype_name(dtype));
+    const char *name =
+        ds_arena_printf(ds_lower__arena(l), "%s.%s", ds_value_at(l->b.func, use->value)->name,
+                        ds_dtype_name(dtype));
     ds_value out = ds_build_out(&l->b, op, name, NULL);
     ds_build_attr_word(&l->b, op, "dtype", ds_dtype_name(dtype));
     DS_TRY(ds_build_put(&l->b, op, err));
@@ -198,7 +195,7 @@ static ds_status widen(ds_lowering *l, ds_op *op, ds_error *err) {
 }
 
 static ds_status infer(ds_lowering *l, const ds_op *op, ds_type **out, ds_error *err) {
-    ds_arena *arena = arena_of(l);
+    ds_arena *arena = ds_lower__arena(l);
     const ds_type **in = DS_NEW_N(arena, const ds_type *, op->n_in + 1);
     for (uint32_t i = 0; i < op->n_in; i++) {
         in[i] = type_of(l, &op->in[i]);
@@ -218,7 +215,7 @@ static ds_status infer(ds_lowering *l, const ds_op *op, ds_type **out, ds_error 
 /* With narrow dtypes a written type has the model's dtype: the type keeps its hints and takes the
  * inferred dtype. */
 static ds_status narrow_types(ds_lowering *l, ds_op *op, ds_error *err) {
-    ds_type **out = DS_NEW_N(arena_of(l), ds_type *, op->n_out + 1);
+    ds_type **out = DS_NEW_N(ds_lower__arena(l), ds_type *, op->n_out + 1);
     if (is_loss(op->code)) DS_TRY(widen(l, op, err));
     if (infer(l, op, out, NULL) != DS_OK) {
         DS_TRY(widen(l, op, err));
@@ -241,21 +238,21 @@ static void name_mask(ds_lowering *l, const ds_lower_frame *frame, const ds_op *
     uint32_t n = 0;
     for (const ds_lower_loop *at = l->loops; at; at = at->up) n++;
     n += l->micro_index != NULL;
-    ds_expr *turns = DS_NEW_N(arena_of(l), ds_expr, n + 1);
+    ds_expr *turns = DS_NEW_N(ds_lower__arena(l), ds_expr, n + 1);
     if (l->micro_index) turns[0] = ds_expr_index(&l->c.unit->exprs, l->micro_index);
     uint32_t k = n;
     for (const ds_lower_loop *at = l->loops; at; at = at->up) turns[--k] = at->by;
-    ds_build_attr_text(
-        &l->b, op, "key",
-        ds_arena_printf(arena_of(l), "%s%s", frame->where.key, ds_path_op_name(frame->func, from)));
+    ds_build_attr_text(&l->b, op, "key",
+                       ds_arena_printf(ds_lower__arena(l), "%s%s", frame->where.key,
+                                       ds_path_op_name(frame->func, from)));
     if (n) ds_build_attr_exprs(&l->b, op, "turn", turns, n);
 }
 
 /* Keeps the op's path: by the first result's name, or by the attribute `name` if the result is
  * renamed. */
 static void name_op(ds_lowering *l, const ds_lower_frame *frame, const ds_op *from, ds_op *op) {
-    const char *path =
-        ds_arena_printf(arena_of(l), "%s%s", frame->where.path, ds_path_op_name(frame->func, from));
+    const char *path = ds_arena_printf(ds_lower__arena(l), "%s%s", frame->where.path,
+                                       ds_path_op_name(frame->func, from));
     if (strcmp(ds_path_op_name(l->b.func, op), path) != 0)
         ds_build_attr_text(&l->b, op, "name", path);
 }
@@ -302,7 +299,7 @@ ds_status ds_lower__write(ds_lowering *l, ds_lower_frame *frame, const ds_op *fr
 
 static ds_status copy_op(ds_lowering *l, ds_lower_frame *frame, const ds_op *from, ds_error *err) {
     ds_op *op = ds_build_op(&l->b, from->code);
-    const ds_type **types = DS_NEW_N(arena_of(l), const ds_type *, from->n_out + 1);
+    const ds_type **types = DS_NEW_N(ds_lower__arena(l), const ds_type *, from->n_out + 1);
     if (ds_lower__in_chunk(l->rec)) return ds_lower__batch(l, frame, from, err);
     op->loc = ds_clone_loc(&l->c, from->loc);
     for (uint32_t i = 0; i < from->n_in; i++) {
@@ -348,19 +345,19 @@ void ds_lower__add_weight(ds_lowering *l, ds_value arg) {
                              .new_result = DS_NO_RESULT,
                              .master = DS_NO_VALUE};
     for (uint32_t i = 0; i < 3; i++) weight.state[i] = DS_NO_VALUE;
-    DS_PUSH(arena_of(l), &l->step->weights, weight);
+    DS_PUSH(ds_lower__arena(l), &l->step->weights, weight);
 }
 
 static ds_status lower_weight(ds_lowering *l, ds_lower_frame *frame, const ds_op *op) {
     uint32_t n = 0, kept = 0;
     for (const ds_lower_loop *at = l->loops; at; at = at->up) n += !at->shared;
-    const ds_lower_loop **loops = DS_NEW_N(arena_of(l), const ds_lower_loop *, n + 1);
+    const ds_lower_loop **loops = DS_NEW_N(ds_lower__arena(l), const ds_lower_loop *, n + 1);
     uint32_t k = n;
     for (const ds_lower_loop *at = l->loops; at; at = at->up)
         if (!at->shared) loops[--k] = at;
     const char *name = weight_name(l, frame, op->out[0], loops, n);
-    ds_binder *binders = DS_NEW_N(arena_of(l), ds_binder, n + 1);
-    ds_expr *index = DS_NEW_N(arena_of(l), ds_expr, n + 1);
+    ds_binder *binders = DS_NEW_N(ds_lower__arena(l), ds_binder, n + 1);
+    ds_expr *index = DS_NEW_N(ds_lower__arena(l), ds_expr, n + 1);
     for (uint32_t i = 0; i < n; i++) {
         if (loops[i]->unrolled) continue;
         binders[kept] = (ds_binder){.name = loops[i]->name, .lo = loops[i]->lo, .hi = loops[i]->hi};
@@ -369,7 +366,7 @@ static ds_status lower_weight(ds_lowering *l, ds_lower_frame *frame, const ds_op
     ds_attr *attrs;
     uint32_t n_attrs;
     ds_lower__attrs(l, frame, op->attrs, op->n_attrs, "name", &attrs, &n_attrs);
-    ds_attr *all = DS_NEW_N(arena_of(l), ds_attr, n_attrs + 3);
+    ds_attr *all = DS_NEW_N(ds_lower__arena(l), ds_attr, n_attrs + 3);
     uint32_t at = 0;
     if (!ds_attr_find(attrs, n_attrs, "role"))
         all[at++] = ds_attr_of_word(l->c.unit, "role", "weight");
@@ -380,7 +377,7 @@ static ds_status lower_weight(ds_lowering *l, ds_lower_frame *frame, const ds_op
     const ds_value *known = ds_lower__rec_weight(l->rec, name, NULL);
     if (known) {
         value_of(frame, op->out[0])->use =
-            kept ? ds_use_at(arena_of(l), *known, index, kept) : ds_use_of(*known);
+            kept ? ds_use_at(ds_lower__arena(l), *known, index, kept) : ds_use_of(*known);
         return DS_OK;
     }
     ds_value arg = ds_build_arg(&l->b, name, type, binders, kept, all, at);
@@ -397,7 +394,7 @@ static ds_status lower_weight(ds_lowering *l, ds_lower_frame *frame, const ds_op
     }
     ds_lower__add_weight(l, arg);
     value_of(frame, op->out[0])->use =
-        kept ? ds_use_at(arena_of(l), arg, index, kept) : ds_use_of(arg);
+        kept ? ds_use_at(ds_lower__arena(l), arg, index, kept) : ds_use_of(arg);
     return DS_OK;
 }
 
@@ -407,7 +404,8 @@ static void open_loop(ds_lowering *l, ds_lower_frame *frame, ds_lower_loop *loop
     loop->up = l->loops;
     loop->frame_up = frame->loops;
     l->loops = frame->loops = loop;
-    frame->where.key = ds_arena_printf(arena_of(l), "%s%s.", frame->where.key, loop->op->index);
+    frame->where.key =
+        ds_arena_printf(ds_lower__arena(l), "%s%s.", frame->where.key, loop->op->index);
 }
 
 static void close_loop(ds_lowering *l, ds_lower_frame *frame, const ds_lower_loop *loop,
@@ -423,7 +421,7 @@ static const char *fresh_index(ds_lowering *l, const char *wanted) {
     for (const ds_lower_loop *at = l->loops; at; at = at->up) n++;
     const char *const *names;
     uint32_t n_names = ds_lower__rec_loops(l->rec, &names);
-    open = DS_NEW_N(arena_of(l), const char *, n + n_names + 2);
+    open = DS_NEW_N(ds_lower__arena(l), const char *, n + n_names + 2);
     n = 0;
     for (uint32_t i = 0; i < n_names; i++) open[n++] = names[i];
     if (l->micro_index) open[n++] = l->micro_index;
@@ -470,11 +468,11 @@ static void hint_results(ds_lowering *l, ds_lower_frame *frame, const ds_op *fro
         if (!info->type_written || !has_hints(info->type) || !made->type) continue;
         ds_type *hinted = ds_lower__type_as_is(l, frame, info->type);
         for (uint32_t b = 0; b < info->n_binders && b < made->n_binders; b++)
-            hinted = ds_type_subst(&l->c.unit->exprs, arena_of(l), hinted,
+            hinted = ds_type_subst(&l->c.unit->exprs, ds_lower__arena(l), hinted,
                                    ds_clone_text(&l->c, info->binders[b].name),
                                    ds_expr_index(&l->c.unit->exprs, made->binders[b].name));
         if (hinted->dtype != made->type->dtype) {
-            hinted = ds_type_copy(arena_of(l), hinted);
+            hinted = ds_type_copy(ds_lower__arena(l), hinted);
             hinted->dtype = made->type->dtype;
         }
         made->type = hinted;
@@ -497,7 +495,7 @@ static ds_status keep_loop(ds_lowering *l, ds_lower_frame *frame, const ds_op *f
         return ds_error_set(err, DS_ERR_UNSUPPORTED, from->loc,
                             "prefill = vector: a loop has no form for several turns at once");
     DS_TRY(check_depth(l, from, err));
-    ds_use *init = DS_NEW_N(arena_of(l), ds_use, from->n_in + 1);
+    ds_use *init = DS_NEW_N(ds_lower__arena(l), ds_use, from->n_in + 1);
     for (uint32_t i = 0; i < from->n_in; i++) {
         DS_TRY(ds_lower__use(l, frame, &from->in[i], &init[i], err));
         DS_TRY(ds_lower__not_padded(l, init[i], "a loop", from->loc, err));
@@ -519,8 +517,8 @@ static ds_status keep_loop(ds_lowering *l, ds_lower_frame *frame, const ds_op *f
     const ds_op *end = NULL;
     DS_TRY(walk_block(l, frame, from->body, &end, err));
     uint32_t n = end ? end->n_in : 0, n_keep = end ? end->n_keep : 0;
-    ds_use *uses = DS_NEW_N(arena_of(l), ds_use, n + 1);
-    const char **names = DS_NEW_N(arena_of(l), const char *, n + 1);
+    ds_use *uses = DS_NEW_N(ds_lower__arena(l), ds_use, n + 1);
+    const char **names = DS_NEW_N(ds_lower__arena(l), const char *, n + 1);
     DS_TRY(read_yield(l, frame, from, end, op, uses, err));
     close_loop(l, frame, &loop, where);
     for (uint32_t i = 0; i < n && i < from->n_out; i++)
@@ -553,9 +551,9 @@ static ds_status unroll_turn(ds_lowering *l, ds_lower_frame *frame, const ds_op 
     const char *name = ds_path_loop_name(frame->func, from);
     open_loop(l, frame, &loop);
     frame->where.values =
-        ds_arena_printf(arena_of(l), "%s%s%lld.", where.values, name, (long long)turn);
+        ds_arena_printf(ds_lower__arena(l), "%s%s%lld.", where.values, name, (long long)turn);
     frame->where.path =
-        ds_arena_printf(arena_of(l), "%s%s[%lld].", where.path, name, (long long)turn);
+        ds_arena_printf(ds_lower__arena(l), "%s%s[%lld].", where.path, name, (long long)turn);
     for (uint32_t i = 0; i < from->n_args; i++) *value_of(frame, from->args[i]) = carry[i];
     const ds_op *end = NULL;
     DS_TRY(walk_block(l, frame, from->body, &end, err));
@@ -585,13 +583,13 @@ static ds_status unroll_loop(ds_lowering *l, ds_lower_frame *frame, const ds_op 
         return ds_error_set(err, DS_ERR_LIMIT, from->loc,
                             "an override names one of %lld turns: too many to write out",
                             (long long)n);
-    ds_lower_value *carry = DS_NEW_N(arena_of(l), ds_lower_value, from->n_args + 1);
-    ds_lower_value *kept = DS_NEW_N(arena_of(l), ds_lower_value, from->n_out + 1);
+    ds_lower_value *carry = DS_NEW_N(ds_lower__arena(l), ds_lower_value, from->n_args + 1);
+    ds_lower_value *kept = DS_NEW_N(ds_lower__arena(l), ds_lower_value, from->n_out + 1);
     for (uint32_t i = 0; i < from->n_in; i++)
         DS_TRY(resolve(l, frame, &from->in[i], &carry[i], err));
     for (uint32_t i = 0; i < from->n_out; i++)
-        kept[i] =
-            (ds_lower_value){.turns = DS_NEW_N(arena_of(l), ds_use, n + 1), .lo = lo, .n_turns = n};
+        kept[i] = (ds_lower_value){
+            .turns = DS_NEW_N(ds_lower__arena(l), ds_use, n + 1), .lo = lo, .n_turns = n};
     for (int64_t turn = lo; turn < hi; turn++)
         DS_TRY(unroll_turn(l, frame, from, turn, carry, kept, err));
     for (uint32_t i = 0; i < from->n_out; i++)
@@ -603,7 +601,7 @@ static ds_status unroll_loop(ds_lowering *l, ds_lower_frame *frame, const ds_op 
 
 /* A call without a name, {name = ""}, has no part in the names. */
 static ds_lower_where inside(ds_lowering *l, const ds_lower_where *where, const char *call) {
-    ds_arena *arena = arena_of(l);
+    ds_arena *arena = ds_lower__arena(l);
     if (!*call) return *where;
     return (ds_lower_where){.calls = ds_arena_printf(arena, "%s%s.", where->calls, call),
                             .values = ds_arena_printf(arena, "%s%s.", where->values, call),

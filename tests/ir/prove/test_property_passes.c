@@ -3,8 +3,8 @@
  * text after every pass parses, verifies, prints as itself and executes to the same bits; of every
  * fourth pair the program of each rank too.
  *
- * 1,000 pairs that are taken (and those that are refused in between) with DISTSIM_TEST_ALL=1, the
- * first 400 of the same ones without. A pair that fails is made as small as it can be, and printed
+ * With DISTSIM_TEST_ALL=1 the test draws until the passes have taken 1,000 pairs, without until they
+ * have taken 400 of the same pairs. A pair that fails is made as small as it can be, and printed
  * with its seed. */
 #include "tests/support/cases.h"
 #include "tests/support/generate/random_model.h"
