@@ -132,6 +132,15 @@ const char *ds_path_op_name(const ds_func *func, const ds_op *op) {
     return op->n_out ? ds_value_at(func, op->out[0])->name : ds_op_name(op->code);
 }
 
+/* The ends of names that backward rules give (grad/vjp*.c). */
+bool ds_path_is_gradient(const char *end) {
+    static const char *const ends[] = {"dx", "dw",  "da",  "db",  "dy",  "dq",     "dk",
+                                       "dv", "dh0", "dc0", "dwx", "dwh", "dscale", "dshift"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (strcmp(end, ends[i]) == 0) return true;
+    return end[0] == 'd' && end[1] && strspn(end + 1, "0123456789") == strlen(end + 1);
+}
+
 const char *ds_path_loop_name(const ds_func *func, const ds_op *loop) {
     const char *name = name_attr(func, loop);
     return name ? name : loop->index;

@@ -18,6 +18,7 @@ typedef struct scan_loop {
 
 typedef struct path_pattern {
     const char *text;
+    const char *forward; /* of an override of a backward op, "fc1.dw": "fc1"; else NULL */
     ds_loc loc;
     bool matched;
 } path_pattern;
@@ -50,9 +51,11 @@ static bool has_turn(const scanner *s, const ds_op *loop, const char *pattern) {
 static void match(scanner *s, const ds_path_loop *loops, const char *name) {
     const char *func = s->l->model->name;
     for (uint32_t i = 0; i < s->patterns.n; i++) {
-        const char *text = s->patterns.at[i].text;
+        const char *text = s->patterns.at[i].text, *forward = s->patterns.at[i].forward;
         const ds_path_loop *innermost;
-        if (!ds_path_match(text, func, loops, name, &innermost)) continue;
+        if (!ds_path_match(text, func, loops, name, &innermost) &&
+            !(forward && ds_path_match(forward, func, loops, name, &innermost)))
+            continue;
         if (innermost && !has_turn(s, ((const scan_loop *)(const void *)innermost)->op, text))
             continue;
         s->patterns.at[i].matched = true;
@@ -146,12 +149,21 @@ static ds_status unmatched(const scanner *s, const path_pattern *p, ds_error *er
     return DS_ERR_NAME;
 }
 
+/* Whether the forward op has the backward op, `shard` checks. */
+static const char *forward_of(scanner *s, const char *pattern) {
+    size_t n = strlen(pattern);
+    while (n && !strchr("./", pattern[n - 1])) n--;
+    bool is = n > 1 && s->l->step->train.on && ds_path_is_gradient(pattern + n);
+    return is ? ds_arena_strndup(&s->arena, pattern, n - 1) : NULL;
+}
+
 static void find_patterns(scanner *s) {
     const ds_strategy *strategy = &s->l->step->strategy;
     const ds_attr *again = ds_scenario_find(s->l->source->unit, "strategy", "recompute");
     for (uint32_t i = 0; strategy->ops && i < strategy->ops->n_items; i++) {
         const ds_attr *item = &strategy->ops->items[i];
-        DS_PUSH(&s->arena, &s->patterns, ((path_pattern){.text = item->name, .loc = item->loc}));
+        path_pattern pattern = {item->name, forward_of(s, item->name), item->loc, false};
+        DS_PUSH(&s->arena, &s->patterns, pattern);
     }
     for (uint32_t i = 0; i < strategy->n_recompute_ops; i++)
         DS_PUSH(&s->arena, &s->patterns,

@@ -6,20 +6,14 @@
  * and normalisations have the forward op's letters. Others have not: the backward op of a transpose
  * `a b -> b a` swaps the letters, and a sub's is a neg with dims _0, _1. A backward op whose result
  * is a gradient of an operand has the operand's dims, so each of its letters gets the forward op's
- * name for the same dim. */
+ * name for the same dim.
+ *
+ * A pattern that names a backward op itself ("fc1.dw") goes before patterns of the forward op, and
+ * has the letters of the backward op's own rule. It says nothing about a weight's layout. */
 #include "ir/passes/shard/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* The ends of names that backward rules give (vjp*.c): "dx", and "d2" of an operand by number. */
-static bool is_gradient(const char *end) {
-    static const char *const ends[] = {"dx", "dw",  "da",  "db",  "dy",  "dq",     "dk",
-                                       "dv", "dh0", "dc0", "dwx", "dwh", "dscale", "dshift"};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (strcmp(end, ends[i]) == 0) return true;
-    return end[0] == 'd' && end[1] && strspn(end + 1, "0123456789") == strlen(end + 1);
-}
 
 /* The name of the forward op, from the name of a backward op or of a copy: fc1.dx, fc1.again → fc1;
  * a loss's gradient may be scaled, loss.dx.one → loss; NULL: neither. *end is the rest: dx,
@@ -30,7 +24,7 @@ static const char *forward_name(ds_arena *arena, const char *name, const char **
         name = ds_arena_strndup(arena, name, (size_t)(dot - name));
         dot = strrchr(name, '.');
     }
-    bool other = dot && (is_gradient(dot + 1) || strcmp(dot, ".again") == 0);
+    bool other = dot && (ds_path_is_gradient(dot + 1) || strcmp(dot, ".again") == 0);
     *end = dot ? dot + 1 : "";
     return other ? ds_arena_strndup(arena, name, (size_t)(dot - name)) : NULL;
 }
@@ -86,7 +80,7 @@ static void rename_factors(ds_rule *rule, const ds_rule *forward, const ds_rule_
 
 ds_status ds_shard__rename(ds_sharder *s, const ds_op *op, ds_rule *rule, ds_error *err) {
     const char *end, *name = forward_name(&s->unit->arena, ds_path_op_name(s->f.from, op), &end);
-    if (!name || !is_gradient(end)) return DS_OK;
+    if (!name || !ds_path_is_gradient(end)) return DS_OK;
     const uint64_t *found = ds_map_find(&s->f.by_name, DS_KEY(ds_intern(&s->unit->strings, name)));
     if (!found) return DS_OK;
     ds_rule forward;
@@ -98,24 +92,36 @@ ds_status ds_shard__rename(ds_sharder *s, const ds_op *op, ds_rule *rule, ds_err
 
 /* ---- the override of an op ---- */
 
+/* The first override whose pattern matches the name; n_items: none. */
+static uint32_t match(const ds_sharder *s, const ds_path_loop *loops, const char *name) {
+    const ds_attr *ops = s->step->strategy.ops;
+    const char *func = s->step->func->name; /* a microbatch's ops have the step's paths */
+    uint32_t i = 0;
+    while (i < ops->n_items && !ds_path_match(ops->items[i].name, func, loops, name, NULL)) i++;
+    return i;
+}
+
 ds_status ds_shard__override(ds_sharder *s, const ds_op *op, const ds_path_loop *loops,
                              const ds_attr **override, uint8_t *mesh, bool *exact, ds_error *err) {
     const ds_attr *ops = s->step->strategy.ops;
     *override = NULL;
     bool joins = s->step->strategy.microbatches > 1 && s->f.from == s->step->func;
     if (!ops || joins) return DS_OK; /* what puts microbatches together is no op of the model */
-    const char *name = ds_path_op_name(s->f.from, op);
-    const char *end, *forward = forward_name(&s->unit->arena, name, &end);
-    const char *func = s->step->func->name; /* a microbatch's ops have the step's paths */
-    for (uint32_t i = 0; i < ops->n_items && !*override; i++) {
-        const char *pattern = ops->items[i].name;
-        *exact = ds_path_match(pattern, func, loops, name, NULL);
-        if (!*exact && !(forward && ds_path_match(pattern, func, loops, forward, NULL))) continue;
-        *override = &ops->items[i];
-        if (*exact) s->override_used[i] = true;
-        DS_TRY(ds_shard__view(s, &ops->items[i].place, ops->items[i].loc, mesh, err));
-    }
-    return DS_OK;
+    const char *end, *name = ds_path_op_name(s->f.from, op);
+    uint32_t i = match(s, loops, name);
+    *exact = i < ops->n_items;
+    if (*exact) s->override_used[i] = true;
+    const char *forward = *exact ? NULL : forward_name(&s->unit->arena, name, &end);
+    if (forward) i = match(s, loops, forward);
+    if (i == ops->n_items) return DS_OK;
+    *override = &ops->items[i];
+    return ds_shard__view(s, &ops->items[i].place, ops->items[i].loc, mesh, err);
+}
+
+/* Is this a backward op? It has no say in where a weight lies. */
+static bool is_backward(ds_sharder *s, const ds_op *op) {
+    const char *end, *name = ds_path_op_name(s->f.from, op);
+    return forward_name(&s->unit->arena, name, &end) && ds_path_is_gradient(end);
 }
 
 static ds_status find_home(ds_sharder *s, const ds_block *block, const ds_path_loop *loops,
@@ -148,6 +154,7 @@ static ds_status find_home(ds_sharder *s, const ds_block *block, const ds_path_l
             bool exact = false;
             ds_shard_choice choice = {0};
             if (ds_value_at(s->f.from, op->in[k].value)->name != weight) continue;
+            if (is_backward(s, op)) continue;
             DS_TRY(ds_shard__override(s, op, loops, &override, &mesh, &exact, err));
             if (!override || !exact) continue;
             DS_TRY(ds_shard__forced(s, op, override, mesh, exact, &choice, err));
