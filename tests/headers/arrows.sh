@@ -62,7 +62,7 @@ offences=$(
     done
     may search/pase ir sim search/pase
     may search/tap ir sim search/pase search/tap
-    may search/tag ir/base sim/topo search/tag
+    may search/tag ir sim search/pase search/tag
 
     private
     for folder in $(find ir sim search -name '*.[ch]' | sed 's,/[^/]*$,,' | sort -u); do
