@@ -20,6 +20,16 @@ ds_status ds_parse_what_if(ds_module *module, const char *text, ds_error *err);
 ds_status ds_parse_setting(ds_module *module, const ds_knob *knob, const ds_setting *setting,
                            ds_attr *out, ds_error *err);
 
+/* A condition as that of a sweep's `where`, or any expression, over the module's params and the names:
+ * "step_time <= 12 ms". DS_SWEEP_WHERE with `a` and `unit`; ds_sweep_holds evaluates it. `source`
+ * names the text in messages. */
+typedef struct ds_parse_names {
+    const char *const *at;
+    uint32_t n;
+} ds_parse_names;
+ds_status ds_parse_condition(ds_module *module, ds_parse_names names, const char *source,
+                             const char *text, ds_sweep_entry *out, ds_error *err);
+
 #define DS_LOAD_MAX_BYTES ((size_t)64 << 20) /* of a file; assumed: no program is longer */
 
 typedef struct ds_load_options {
@@ -55,6 +65,11 @@ void ds_print_module(const ds_module *module, ds_buf *out);
 void ds_print_module_content(const ds_module *module, ds_buf *out);
 /* The sweep alone, likewise. */
 void ds_print_sweep_content(const ds_module *module, ds_buf *out);
+/* What a unit says, part by part, without comments: calls `each` with the part's name and its text:
+ * ("param batch", "64"), ("topology @box", …), ("strategy.zero", "1"), and for each imported file
+ * ("file gpt.dir", its content). The sweep is no part. */
+void ds_print_parts(const ds_unit *unit,
+                    void (*each)(void *context, const char *name, const char *text), void *context);
 /* One op on one line, without its regions, e.g. for reports: "%y = matmul(%h, %w{l})". */
 void ds_print_op_head(const ds_func *func, const ds_op *op, ds_buf *out);
 

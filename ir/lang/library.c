@@ -109,22 +109,29 @@ static void search_upwards(search *s, const char *importer) {
     ds_buf_deinit(&folder);
 }
 
-static void search_list(search *s, const char *list) {
-    while (list && *list) {
+void ds_library_folders(const ds_load_options *options,
+                        bool (*visit)(void *context, const char *folder, size_t n), void *context) {
+    bool ended = false;
+    for (uint32_t k = 0; options && k < options->n_include_dirs && !ended; k++)
+        ended = visit(context, options->include_dirs[k], strlen(options->include_dirs[k]));
+    const char *list = getenv("DISTSIM_PATH");
+    while (list && *list && !ended) {
         size_t n = strcspn(list, ":");
-        if (n && try_listed(s, list, n)) return;
+        ended = n && visit(context, list, n);
         list += n + (list[n] == ':');
     }
+    ds_buf library = {0};
+    ds_library_folder(&library);
+    if (!ended) visit(context, library.text, library.n);
+    ds_buf_deinit(&library);
+}
+
+static bool visit_listed(void *context, const char *folder, size_t n) {
+    return try_listed(context, folder, n);
 }
 
 static void search_library(search *s, const ds_load_options *options) {
-    for (uint32_t k = 0; options && k < options->n_include_dirs; k++)
-        try_listed(s, options->include_dirs[k], strlen(options->include_dirs[k]));
-    search_list(s, getenv("DISTSIM_PATH"));
-    ds_buf library = {0};
-    ds_library_folder(&library);
-    try_listed(s, library.text, library.n);
-    ds_buf_deinit(&library);
+    if (!s->found) ds_library_folders(options, visit_listed, s);
 }
 
 char *ds_library_path(const char *wanted, const ds_load_options *options) {

@@ -11,6 +11,11 @@
 /* The library's folder, appended. */
 void ds_library_folder(ds_buf *out);
 
+/* Calls `visit` with each folder in which the library's files are looked for (the n bytes from
+ * `folder` on): those of -I, of $DISTSIM_PATH, the library; until it returns true. */
+void ds_library_folders(const ds_load_options *options,
+                        bool (*visit)(void *context, const char *folder, size_t n), void *context);
+
 /* The path, on the heap, of a file by its path inside the library ("machines/dgx-h100.dir",
  * "models/llama.dir"): in the folders of -I, of $DISTSIM_PATH and in the library, in this order.
  * NULL if no folder has the file. `options` may be NULL. */

@@ -12,6 +12,7 @@
  * candidate (ir/strategy/metrics.def), the knobs of `strategy` and `train`. All of them are kept as
  * indices by name, and the search gives them values. In a list a knob's name is a word, as in the
  * scenario: `offload in [none, optimizer]`. */
+#include "ir/lang/lang.h"
 #include "ir/lang/parse.h"
 #include "ir/strategy/metrics.h"
 #include "ir/strategy/sweep.h"
@@ -123,8 +124,7 @@ static void parse_dim(ds_parser *p, const entries *all, ds_sweep_entry *entry) {
 
 /* ---- entries ---- */
 
-static void parse_condition(ds_parser *p, const entries *all, ds_sweep_entry *entry) {
-    entry->a = parse_expr(p, all);
+static void parse_unit(ds_parser *p, ds_sweep_entry *entry) {
     bool goes_on = ds_parser_at_word(p, "where") || ds_parser_at_word(p, "subject") ||
                    ds_parser_at_word(p, "minimize") || ds_parser_at_word(p, "maximize");
     if (!goes_on) entry->unit = ds_parse_unit(p);
@@ -133,6 +133,11 @@ static void parse_condition(ds_parser *p, const entries *all, ds_sweep_entry *en
     if (!p->status && entry->unit != DS_UNIT_NONE && !compares)
         ds_parser_fail(p, DS_ERR_TYPE, entry->loc,
                        "a unit ends a comparison, as in peak_memory <= 30 GiB");
+}
+
+static void parse_condition(ds_parser *p, const entries *all, ds_sweep_entry *entry) {
+    entry->a = parse_expr(p, all);
+    parse_unit(p, entry);
 }
 
 /* memory_first = on */
@@ -267,5 +272,30 @@ ds_status ds_parse_sweep_line(ds_module *module, const char *source, const char 
         return ds_error_set(err, DS_ERR_LIMIT, entry.loc, "a sweep has at most %d entries",
                             DS_MAX_SWEEP_ENTRIES);
     put_line(module->unit, sweep, &entry);
+    return DS_OK;
+}
+
+/* ---- a condition alone ---- */
+
+typedef struct condition_names {
+    const char *const *at;
+    uint32_t n;
+    ds_sweep_entry entry;
+} condition_names;
+
+static void parse_named_condition(ds_parser *p) {
+    condition_names *c = p->result;
+    c->entry = (ds_sweep_entry){.kind = DS_SWEEP_WHERE, .loc = p->tok.loc};
+    for (uint32_t i = 0; i < c->n; i++) push_name(p, c->at[i]);
+    c->entry.a = ds_parse_expr(p);
+    if (!ds_parser_at(p, DS_TOK_EOF)) parse_unit(p, &c->entry);
+    if (!ds_parser_at(p, DS_TOK_EOF)) ds_parser_expected(p, "an operator, a unit, or no more");
+}
+
+ds_status ds_parse_condition(ds_module *module, ds_parse_names names, const char *source,
+                             const char *text, ds_sweep_entry *out, ds_error *err) {
+    condition_names c = {.at = names.at, .n = names.n};
+    DS_TRY(ds_parse_words(module, source, text, parse_named_condition, &c, err));
+    *out = c.entry;
     return DS_OK;
 }

@@ -319,3 +319,80 @@ void ds_print_module_content(const ds_module *module, ds_buf *out) {
             print_item(&p, module, item);
     }
 }
+
+/* ---- parts ---- */
+
+typedef struct parts {
+    ds_printer p;
+    void (*each)(void *context, const char *name, const char *text);
+    void *context;
+} parts;
+
+static void put_part(parts *x, const char *name, ds_buf *text) {
+    x->each(x->context, name, text->text ? text->text : "");
+    ds_buf_deinit(text);
+}
+
+static void put_entries(parts *x, const char *section, const ds_attr *entries, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_attr *attr = &entries[i];
+        ds_buf name = {0}, text = {0};
+        ds_buf_printf(&name, "%s%s%s", section, *section ? "." : "", attr->name);
+        x->p.out = &text;
+        if (attr->kind == DS_ATTR_BLOCK && !attr->word) {
+            put_entries(x, name.text, attr->items, attr->n_items);
+        } else {
+            ds_printer_value(&x->p, attr);
+            put_part(x, name.text, &text);
+        }
+        ds_buf_deinit(&name);
+    }
+}
+
+static void put_params(parts *x, const ds_module *module) {
+    for (uint32_t i = 0; i < module->params.n; i++) {
+        ds_buf name = {0}, text = {0};
+        ds_buf_printf(&name, "param %s", module->params.at[i].name);
+        ds_expr_print(x->p.exprs, module->params.at[i].init, &text);
+        put_part(x, name.text, &text);
+        ds_buf_deinit(&name);
+    }
+}
+
+/* "topology @box" of "topology @box {…": to the end of the name. Of a degrade the whole line. */
+static void put_item(parts *x, const ds_module *module, ds_item item) {
+    ds_buf text = {0};
+    x->p.out = &text;
+    print_item(&x->p, module, item);
+    const char *at = strchr(text.text, '@');
+    bool named = at && item.kind != DS_ITEM_IMPORT && item.kind != DS_ITEM_DEGRADE;
+    size_t n = named ? (size_t)(at - text.text) + strcspn(at, " ({<\n") : strcspn(text.text, "\n");
+    ds_buf name = {0};
+    ds_buf_put_n(&name, text.text, n);
+    put_part(x, name.text, &text);
+    ds_buf_deinit(&name);
+}
+
+void ds_print_parts(const ds_unit *unit,
+                    void (*each)(void *context, const char *name, const char *text),
+                    void *context) {
+    parts x = {.p = {.exprs = &unit->exprs, .plain = true}, .each = each, .context = context};
+    const ds_module *root = unit->modules.at[0];
+    put_params(&x, root);
+    for (uint32_t i = 0; i < root->items.n; i++) {
+        ds_item item = root->items.at[i];
+        if (item.kind == DS_ITEM_SCENARIO)
+            put_entries(&x, "", root->scenarios.at[item.index].entries,
+                        root->scenarios.at[item.index].n_entries);
+        else if (item.kind != DS_ITEM_PARAMS && item.kind != DS_ITEM_SWEEP)
+            put_item(&x, root, item);
+    }
+    for (uint32_t m = 1; m < unit->modules.n; m++) {
+        const char *path = unit->modules.at[m]->path, *slash = strrchr(path, '/');
+        ds_buf name = {0}, text = {0};
+        ds_buf_printf(&name, "file %s", slash ? slash + 1 : path);
+        ds_print_module_content(unit->modules.at[m], &text);
+        put_part(&x, name.text, &text);
+        ds_buf_deinit(&name);
+    }
+}

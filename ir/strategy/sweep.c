@@ -54,3 +54,41 @@ bool ds_sweep_find(ds_unit *unit, const char *name, ds_sweep_target *out) {
     out->knob = find_knob(unit, name);
     return out->knob != NULL;
 }
+
+ds_status ds_sweep_holds(const ds_env *env, const ds_sweep_entry *entry, bool *out, ds_error *err) {
+    ds_num value;
+    if (entry->unit == DS_UNIT_NONE) {
+        DS_TRY(ds_expr_eval(env, entry->a, entry->loc, &value, err));
+        if (value.kind != DS_NUM_INT && value.kind != DS_NUM_REAL)
+            return ds_error_set(err, DS_ERR_TYPE, entry->loc, "a condition is a text");
+        *out = value.kind == DS_NUM_INT ? value.i != 0 : value.r < 0 || value.r > 0;
+        return DS_OK;
+    }
+    const ds_expr_node *node = ds_expr_at(env->exprs, entry->a);
+    double left, right;
+    DS_TRY(ds_expr_eval_real(env, node->a, entry->loc, &left, err));
+    DS_TRY(ds_expr_eval_real(env, node->b, entry->loc, &right, err));
+    right *= ds_unit_scale(entry->unit);
+    bool less = left<right, more = left> right;
+    switch (node->kind) {
+    case DS_EXPR_EQ:
+        *out = !less && !more;
+        break;
+    case DS_EXPR_NE:
+        *out = less || more;
+        break;
+    case DS_EXPR_LT:
+        *out = less;
+        break;
+    case DS_EXPR_LE:
+        *out = !more;
+        break;
+    case DS_EXPR_GT:
+        *out = more;
+        break;
+    default:
+        *out = !less;
+        break;
+    }
+    return DS_OK;
+}

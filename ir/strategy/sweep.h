@@ -13,6 +13,10 @@ const ds_sweep *ds_unit_sweep(const ds_unit *unit);
 /* Is the option on? They are off unless the sweep says so; NULL has none. */
 bool ds_sweep_is_on(const ds_sweep *sweep, const char *option);
 
+/* Does the condition hold? Its unit scales the right side of its comparison. Errors: evaluation, a
+ * text as a condition. */
+ds_status ds_sweep_holds(const ds_env *env, const ds_sweep_entry *entry, bool *out, ds_error *err);
+
 /* What a dimension varies: a param, or a knob of the scenario. "zero" is the param of that name, if
  * there is one, else the knob of `strategy`, else of `train`, else of the scenario itself;
  * "strategy.zero" is the knob, "gpt.layers" the param of an import. */

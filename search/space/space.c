@@ -311,45 +311,10 @@ static ds_status digit_value(ds_space *s, uint32_t dim, ds_choice *out, ds_error
 
 /* ---- conditions ---- */
 
-/* A unit scales the right side of the comparison. */
 static ds_status holds(const ds_space *s, const ds_frame *frame, const ds_sweep_entry *entry,
                        bool *out, ds_error *err) {
     ds_env env = ds_space_env(s, frame);
-    ds_num value;
-    if (entry->unit == DS_UNIT_NONE) {
-        DS_TRY(ds_expr_eval(&env, entry->a, entry->loc, &value, err));
-        if (value.kind != DS_NUM_INT && value.kind != DS_NUM_REAL)
-            return ds_error_set(err, DS_ERR_TYPE, entry->loc, "a condition is a text");
-        *out = value.kind == DS_NUM_INT ? value.i != 0 : value.r < 0 || value.r > 0;
-        return DS_OK;
-    }
-    const ds_expr_node *node = ds_expr_at(&s->unit->exprs, entry->a);
-    double left, right;
-    DS_TRY(ds_expr_eval_real(&env, node->a, entry->loc, &left, err));
-    DS_TRY(ds_expr_eval_real(&env, node->b, entry->loc, &right, err));
-    right *= ds_unit_scale(entry->unit);
-    bool less = left<right, more = left> right;
-    switch (node->kind) {
-    case DS_EXPR_EQ:
-        *out = !less && !more;
-        break;
-    case DS_EXPR_NE:
-        *out = less || more;
-        break;
-    case DS_EXPR_LT:
-        *out = less;
-        break;
-    case DS_EXPR_LE:
-        *out = !more;
-        break;
-    case DS_EXPR_GT:
-        *out = more;
-        break;
-    default:
-        *out = !less;
-        break;
-    }
-    return DS_OK;
+    return ds_sweep_holds(&env, entry, out, err);
 }
 
 /* A condition that cannot be evaluated for these values (a division by zero) excludes nothing:

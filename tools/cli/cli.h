@@ -42,6 +42,8 @@
     X(opt, "print a model's program after passes: lower, grad, optimizer, shard, ...")             \
     X(project, "print a sharded program as one body per rank")                                     \
     X(exec, "run a program on real numbers; prove sharded equal to unsharded")                     \
+    GROUP("Learn")                                                                                 \
+    X(lesson, "a course that grades itself: pages, programs with a gap, hints, --check")           \
     GROUP("Help")                                                                                  \
     X(help, "explain a verb; man pages and shell completion")
 
