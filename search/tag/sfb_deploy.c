@@ -63,26 +63,26 @@ static bool is_everywhere(const deployed *d, uint32_t op, const ds_tag_place *pl
     return maker->way == DS_TAG_DUPLICATE && (gpus_of(place) & ~gpus_of(maker)) == 0;
 }
 
-static ds_tag_sfb_op op_of(const deployed *d, uint32_t op, const ds_tag_place *place) {
+static ds_sfb_op op_of(const deployed *d, uint32_t op, const ds_tag_place *place) {
     const ds_tag_op *o = &d->problem->graph.op[op];
     if (o->result == DS_TAG_WHOLE || !are_peers(place_of(d, op), place) || place->n < 2)
-        return (ds_tag_sfb_op){.stays = true};
-    return (ds_tag_sfb_op){.time_ns = time_ns(d, op, place),
-                           .gradient_bytes = o->result == DS_TAG_SUM ? o->result_bytes : 0};
+        return (ds_sfb_op){.stays = true};
+    return (ds_sfb_op){.time_ns = time_ns(d, op, place),
+                       .gradient_bytes = o->result == DS_TAG_SUM ? o->result_bytes : 0};
 }
 
 typedef DS_VEC(uint32_t) list;
 
 /* Gradients are reduced before operations read them, so that samples alone are gathered. */
-static void list_tensors(const deployed *d, const ds_tag_place *place, ds_tag_sfb_problem *out) {
+static void list_tensors(const deployed *d, const ds_tag_place *place, ds_sfb_problem *out) {
     const ds_tag_graph *g = &d->problem->graph;
     list *readers = DS_NEW_N(d->arena, list, g->n_ops);
-    DS_VEC(ds_tag_sfb_tensor) tensors = {0};
+    DS_VEC(ds_sfb_tensor) tensors = {0};
     for (uint32_t i = 0; i < g->n_ops; i++)
         for (uint32_t k = 0; !out->op[i].stays && k < g->op[i].n_parents; k++)
             DS_PUSH(d->arena, &readers[g->op[i].parent[k]], i);
     for (uint32_t i = 0; i < g->n_ops; i++) {
-        ds_tag_sfb_tensor tensor = {i, readers[i].n, readers[i].at, part_bytes(d, i, place)};
+        ds_sfb_tensor tensor = {i, readers[i].n, readers[i].at, part_bytes(d, i, place)};
         if (g->op[i].result == DS_TAG_SAMPLES && tensor.n_readers > 0 &&
             !is_everywhere(d, i, place))
             DS_PUSH(d->arena, &tensors, tensor);
@@ -91,9 +91,9 @@ static void list_tensors(const deployed *d, const ds_tag_place *place, ds_tag_sf
     out->n_tensors = tensors.n;
 }
 
-static void describe(const deployed *d, const ds_tag_place *place, ds_tag_sfb_problem *out) {
+static void describe(const deployed *d, const ds_tag_place *place, ds_sfb_problem *out) {
     uint32_t n_ops = d->problem->graph.n_ops;
-    ds_tag_sfb_op *op = DS_NEW_N(d->arena, ds_tag_sfb_op, n_ops);
+    ds_sfb_op *op = DS_NEW_N(d->arena, ds_sfb_op, n_ops);
     for (uint32_t i = 0; i < n_ops; i++) op[i] = op_of(d, i, place);
     out->n_replicas = place->n;
     out->mb_per_s = place->n < 2 ? 1 : ds_tag__slowest_mb_per_s(&d->tasks, place);
@@ -103,11 +103,11 @@ static void describe(const deployed *d, const ds_tag_place *place, ds_tag_sfb_pr
 }
 
 ds_status ds_tag_sfb_of_group(const ds_tag_problem *problem, const ds_tag_action *action,
-                              uint32_t group, ds_tag_sfb_gather gather, ds_arena *arena,
-                              ds_tag_sfb_problem *out, ds_error *err) {
+                              uint32_t group, ds_sfb_gather gather, ds_arena *arena,
+                              ds_sfb_problem *out, ds_error *err) {
     deployed d = {.problem = problem, .arena = arena};
     DS_TRY(place_groups(&d, action, err));
-    *out = (ds_tag_sfb_problem){.gather = gather};
+    *out = (ds_sfb_problem){.gather = gather};
     describe(&d, &d.place[group], out);
     return DS_OK;
 }
@@ -121,12 +121,12 @@ static bool is_done(const deployed *d, uint32_t group) {
     return false;
 }
 
-static ds_status choose_group(const deployed *d, uint32_t group, ds_tag_sfb_gather gather,
+static ds_status choose_group(const deployed *d, uint32_t group, ds_sfb_gather gather,
                               ds_tag_sfb_deployment *out, ds_error *err) {
-    ds_tag_sfb_problem factors = {.gather = gather};
-    ds_tag_sfb_choice choice;
+    ds_sfb_problem factors = {.gather = gather};
+    ds_sfb_choice choice;
     describe(d, &d->place[group], &factors);
-    DS_TRY(ds_tag_sfb_choose(&factors, d->arena, &choice, err));
+    DS_TRY(ds_sfb_choose(&factors, d->arena, &choice, err));
     for (uint32_t i = 0; i < factors.n_ops; i++)
         if (choice.is_whole[i]) out->op[i].group = d->problem->graph.n_groups + group;
     out->n_whole += choice.n_whole;
@@ -137,7 +137,7 @@ static ds_status choose_group(const deployed *d, uint32_t group, ds_tag_sfb_gath
 }
 
 ds_status ds_tag_sfb_deploy(const ds_tag_problem *problem, const ds_tag_action *action,
-                            ds_tag_sfb_gather gather, ds_arena *arena, ds_tag_sfb_deployment *out,
+                            ds_sfb_gather gather, ds_arena *arena, ds_tag_sfb_deployment *out,
                             ds_error *err) {
     deployed d = {.problem = problem, .arena = arena};
     uint32_t n = problem->graph.n_groups, n_ops = problem->graph.n_ops;

@@ -10,18 +10,18 @@
 
 enum { BANDWIDTH = 2810, FLOAT = 4 };
 
-static ds_tag_sfb_choice choose(const ds_tag_sfb_problem *p, ds_arena *arena) {
-    ds_tag_sfb_choice choice;
+static ds_sfb_choice choose(const ds_sfb_problem *p, ds_arena *arena) {
+    ds_sfb_choice choice;
     ds_error err;
-    cr_assert_eq(ds_tag_sfb_choose(p, arena, &choice, &err), DS_OK, "%s", err.message);
+    cr_assert_eq(ds_sfb_choose(p, arena, &choice, &err), DS_OK, "%s", err.message);
     return choice;
 }
 
-static ds_status refused(const ds_tag_sfb_problem *p) {
+static ds_status refused(const ds_sfb_problem *p) {
     ds_arena arena = {0};
-    ds_tag_sfb_choice choice;
+    ds_sfb_choice choice;
     ds_error err;
-    ds_status status = ds_tag_sfb_choose(p, &arena, &choice, &err);
+    ds_status status = ds_sfb_choose(p, &arena, &choice, &err);
     ds_arena_deinit(&arena);
     return status;
 }
@@ -35,17 +35,17 @@ typedef struct matrix {
 static const matrix fc6 = {25088, 4096, 460}, small = {4096, 1024, 100};
 
 /* In us; 0 if the matrix is better reduced. Operation 0 makes X, 1 makes dY, 2 the gradient. */
-static double matrix_us(matrix w, uint32_t n_replicas, int64_t samples, ds_tag_sfb_gather gather) {
+static double matrix_us(matrix w, uint32_t n_replicas, int64_t samples, ds_sfb_gather gather) {
     static const uint32_t gradient = 2;
-    const ds_tag_sfb_op op[] = {
+    const ds_sfb_op op[] = {
         {.stays = true},
         {.stays = true},
         {.time_ns = w.time_us * 1000, .gradient_bytes = w.rows * w.columns * FLOAT}};
-    const ds_tag_sfb_tensor tensor[] = {{0, 1, &gradient, samples * w.rows * FLOAT},
-                                        {1, 1, &gradient, samples * w.columns * FLOAT}};
-    const ds_tag_sfb_problem p = {n_replicas, BANDWIDTH, gather, 3, 2, op, tensor};
+    const ds_sfb_tensor tensor[] = {{0, 1, &gradient, samples * w.rows * FLOAT},
+                                    {1, 1, &gradient, samples * w.columns * FLOAT}};
+    const ds_sfb_problem p = {n_replicas, BANDWIDTH, gather, 3, 2, op, tensor};
     ds_arena arena = {0};
-    ds_tag_sfb_choice choice = choose(&p, &arena);
+    ds_sfb_choice choice = choose(&p, &arena);
     int64_t m = n_replicas;
     cr_expect_eq(choice.n_whole, choice.is_whole[2]);
     cr_expect(!choice.is_whole[0] && !choice.is_whole[1]);
@@ -61,24 +61,24 @@ static double matrix_us(matrix w, uint32_t n_replicas, int64_t samples, ds_tag_s
 
 /* 460 + 1 + 249.26 - 146,278.22; a sample more a replica costs 83.09 us. */
 Test(tag_sfb, fully_connected_6) {
-    EXPECT_US(matrix_us(fc6, 2, 3, DS_TAG_SFB_SERIAL), -145567.96);
-    EXPECT_US(matrix_us(fc6, 2, 1755, DS_TAG_SFB_SERIAL), -1.08);
-    cr_expect_eq(matrix_us(fc6, 2, 1756, DS_TAG_SFB_SERIAL), 0);
-    EXPECT_US(matrix_us(small, 2, 32, DS_TAG_SFB_SERIAL), -5403.09);
-    EXPECT_US(matrix_us(small, 2, 402, DS_TAG_SFB_SERIAL), -9.78);
-    cr_expect_eq(matrix_us(small, 2, 403, DS_TAG_SFB_SERIAL), 0);
+    EXPECT_US(matrix_us(fc6, 2, 3, DS_SFB_SERIAL), -145567.96);
+    EXPECT_US(matrix_us(fc6, 2, 1755, DS_SFB_SERIAL), -1.08);
+    cr_expect_eq(matrix_us(fc6, 2, 1756, DS_SFB_SERIAL), 0);
+    EXPECT_US(matrix_us(small, 2, 32, DS_SFB_SERIAL), -5403.09);
+    EXPECT_US(matrix_us(small, 2, 402, DS_SFB_SERIAL), -9.78);
+    cr_expect_eq(matrix_us(small, 2, 403, DS_SFB_SERIAL), 0);
 }
 
 /* Two NICs gather at once: 460 + 1 + 124.63 - 146,278.22. Without time 16 replicas stop at 27.5 samples
  * over one bottleneck, and at 440 over NICs: M (M - 1) against M - 1. */
 Test(tag_sfb, all_gathers_over_nics) {
     const matrix free = {25088, 4096, 0};
-    EXPECT_US(matrix_us(fc6, 2, 3, DS_TAG_SFB_NICS), -145692.59);
-    cr_expect_lt(matrix_us(free, 16, 27, DS_TAG_SFB_SERIAL), 0);
-    cr_expect_eq(matrix_us(free, 16, 28, DS_TAG_SFB_SERIAL), 0);
-    cr_expect_lt(matrix_us(free, 16, 440, DS_TAG_SFB_NICS), 0);
-    cr_expect_eq(matrix_us(free, 16, 441, DS_TAG_SFB_NICS), 0);
-    cr_expect_eq(matrix_us(fc6, 1, 1, DS_TAG_SFB_SERIAL), 0);
+    EXPECT_US(matrix_us(fc6, 2, 3, DS_SFB_NICS), -145692.59);
+    cr_expect_lt(matrix_us(free, 16, 27, DS_SFB_SERIAL), 0);
+    cr_expect_eq(matrix_us(free, 16, 28, DS_SFB_SERIAL), 0);
+    cr_expect_lt(matrix_us(free, 16, 440, DS_SFB_NICS), 0);
+    cr_expect_eq(matrix_us(free, 16, 441, DS_SFB_NICS), 0);
+    cr_expect_eq(matrix_us(fc6, 1, 1, DS_SFB_SERIAL), 0);
 }
 
 /* ---- a chain: factors of 2 MB from smaller tensors ---- */
@@ -86,18 +86,18 @@ Test(tag_sfb, all_gathers_over_nics) {
 /* Operations 0 and 1 make 0.25 and 0.5 MB, of which 2 and 3 make the factors in 5 and 8 us. */
 Test(tag_sfb, chain_computes_the_factors_too) {
     static const uint32_t two = 2, three = 3, gradient = 4;
-    ds_tag_sfb_op op[] = {{.stays = true},
-                          {.stays = true},
-                          {.time_ns = 5000},
-                          {.time_ns = 8000},
-                          {.time_ns = 100000, .gradient_bytes = 4096 * 1024 * FLOAT}};
-    const ds_tag_sfb_tensor tensor[] = {{0, 1, &two, 250000},
-                                        {1, 1, &three, 500000},
-                                        {2, 1, &gradient, 2000000},
-                                        {3, 1, &gradient, 2000000}};
-    const ds_tag_sfb_problem p = {2, BANDWIDTH, DS_TAG_SFB_SERIAL, 5, 4, op, tensor};
+    ds_sfb_op op[] = {{.stays = true},
+                      {.stays = true},
+                      {.time_ns = 5000},
+                      {.time_ns = 8000},
+                      {.time_ns = 100000, .gradient_bytes = 4096 * 1024 * FLOAT}};
+    const ds_sfb_tensor tensor[] = {{0, 1, &two, 250000},
+                                    {1, 1, &three, 500000},
+                                    {2, 1, &gradient, 2000000},
+                                    {3, 1, &gradient, 2000000}};
+    const ds_sfb_problem p = {2, BANDWIDTH, DS_SFB_SERIAL, 5, 4, op, tensor};
     ds_arena arena = {0};
-    ds_tag_sfb_choice choice = choose(&p, &arena);
+    ds_sfb_choice choice = choose(&p, &arena);
     cr_expect(choice.is_whole[2] && choice.is_whole[3] && choice.is_whole[4]);
     EXPECT_US(choice.cost_us, -5320.73); /* 101 + 6 + 9 + 533.81 - 5,970.54 */
     cr_expect_eq(choice.gathered_bytes, 1500000);
@@ -114,16 +114,16 @@ Test(tag_sfb, chain_computes_the_factors_too) {
 enum { MOST_OPS = 20, MOST_TENSORS = 2 * MOST_OPS };
 
 typedef struct instance {
-    ds_tag_sfb_problem problem; /* points into the rest */
-    ds_tag_sfb_op op[MOST_OPS];
-    ds_tag_sfb_tensor tensor[MOST_TENSORS];
+    ds_sfb_problem problem; /* points into the rest */
+    ds_sfb_op op[MOST_OPS];
+    ds_sfb_tensor tensor[MOST_TENSORS];
     uint32_t reader[MOST_TENSORS][3];
 } instance;
 
 static void make_tensor(instance *in, ds_rng *rng, uint32_t maker, int64_t unit) {
     uint32_t n_ops = in->problem.n_ops, i = in->problem.n_tensors++;
-    ds_tag_sfb_tensor *tensor = &in->tensor[i];
-    *tensor = (ds_tag_sfb_tensor){.maker = maker, .reader = in->reader[i]};
+    ds_sfb_tensor *tensor = &in->tensor[i];
+    *tensor = (ds_sfb_tensor){.maker = maker, .reader = in->reader[i]};
     tensor->bytes = (int64_t)ds_rng_below(rng, 4) * unit;
     for (uint32_t r = maker + 1; r < n_ops && tensor->n_readers < 3; r++)
         if (ds_rng_below(rng, 3) == 0) in->reader[i][tensor->n_readers++] = r;
@@ -137,14 +137,14 @@ static void make_instance(instance *in, uint64_t seed) {
     memset(in, 0, sizeof *in);
     in->problem.n_replicas = 1 + (uint32_t)ds_rng_below(&rng, 5);
     in->problem.mb_per_s = speeds[ds_rng_below(&rng, 4)];
-    in->problem.gather = ds_rng_below(&rng, 2) ? DS_TAG_SFB_NICS : DS_TAG_SFB_SERIAL;
+    in->problem.gather = ds_rng_below(&rng, 2) ? DS_SFB_NICS : DS_SFB_SERIAL;
     in->problem.n_ops = is_large ? MOST_OPS : 1 + (uint32_t)ds_rng_below(&rng, 15);
     in->problem.op = in->op;
     in->problem.tensor = in->tensor;
     int64_t unit = is_coarse ? in->problem.mb_per_s /* a microsecond */
                              : in->problem.mb_per_s * 37 + (int64_t)ds_rng_below(&rng, 100);
     for (uint32_t i = 0; i < in->problem.n_ops; i++) {
-        ds_tag_sfb_op *op = &in->op[i];
+        ds_sfb_op *op = &in->op[i];
         op->time_ns = (int64_t)ds_rng_below(&rng, 4) * 1000;
         if (!is_coarse) op->time_ns += (int64_t)ds_rng_below(&rng, 20000);
         op->stays = ds_rng_below(&rng, 8) == 0 && !is_large;
@@ -155,15 +155,15 @@ static void make_instance(instance *in, uint64_t seed) {
 
 /* Costs in ns, times M · B; the formula of the header, read naively. */
 typedef struct search {
-    const ds_tag_sfb_problem *p;
+    const ds_sfb_problem *p;
     int64_t least;
     uint32_t best, least_set, n_best; /* bits of operations */
 } search;
 
-static int64_t tensor_cost(const search *s, const ds_tag_sfb_tensor *tensor, uint32_t chosen) {
+static int64_t tensor_cost(const search *s, const ds_sfb_tensor *tensor, uint32_t chosen) {
     int64_t m = s->p->n_replicas, n = 0;
     for (uint32_t k = 0; k < tensor->n_readers; k++) n += chosen >> tensor->reader[k] & 1;
-    if (s->p->gather == DS_TAG_SFB_SERIAL) return n * m * m * (m - 1) * tensor->bytes * 1000;
+    if (s->p->gather == DS_SFB_SERIAL) return n * m * m * (m - 1) * tensor->bytes * 1000;
     return (n > 0) * m * (m - 1) * tensor->bytes * 1000;
 }
 
@@ -201,7 +201,7 @@ Test(tag_sfb, minimum_cut_equals_brute_force) {
     for (uint64_t seed = 0; seed < (FEW_CASES ? 90 : 1000); seed++) {
         make_instance(&in, seed);
         ds_arena arena = {0};
-        ds_tag_sfb_choice choice = choose(&in.problem, &arena);
+        ds_sfb_choice choice = choose(&in.problem, &arena);
         search s = {.p = &in.problem, .least = INT64_MAX};
         decide(&s, in.problem.n_ops, in.problem.n_tensors, 0, 0);
         uint32_t whole = 0;
@@ -240,8 +240,7 @@ static int64_t train_us(int64_t batch, ds_tag_way way, const int64_t *share,
     ds_error err;
     cr_assert_eq(ds_tag_check(&p, &err), DS_OK, "%s", err.message);
     if (factors) {
-        cr_assert_eq(ds_tag_sfb_deploy(&p, action, DS_TAG_SFB_SERIAL, &arena, factors, &err),
-                     DS_OK);
+        cr_assert_eq(ds_tag_sfb_deploy(&p, action, DS_SFB_SERIAL, &arena, factors, &err), DS_OK);
         cr_assert_eq(ds_tag_check(&factors->problem, &err), DS_OK, "%s", err.message);
     }
     cr_assert_eq(ds_tag_simulate(factors ? &factors->problem : &p,
@@ -309,9 +308,9 @@ Test(tag_sfb, random_deployments) {
 
 Test(tag_sfb, refuses_what_it_cannot_count) {
     static const uint32_t itself[] = {0}, beyond[] = {2}, twice[] = {1, 1};
-    ds_tag_sfb_op op[2] = {{.time_ns = 1}, {.time_ns = 1, .gradient_bytes = 1}};
-    ds_tag_sfb_tensor tensor = {.maker = 0, .n_readers = 1, .reader = itself, .bytes = 1};
-    ds_tag_sfb_problem p = {2, 1, DS_TAG_SFB_SERIAL, 2, 1, op, &tensor};
+    ds_sfb_op op[2] = {{.time_ns = 1}, {.time_ns = 1, .gradient_bytes = 1}};
+    ds_sfb_tensor tensor = {.maker = 0, .n_readers = 1, .reader = itself, .bytes = 1};
+    ds_sfb_problem p = {2, 1, DS_SFB_SERIAL, 2, 1, op, &tensor};
     cr_expect_eq(refused(&p), DS_ERR_VALUE);
     tensor.reader = beyond;
     cr_expect_eq(refused(&p), DS_ERR_VALUE);
@@ -330,9 +329,9 @@ Test(tag_sfb, refuses_what_it_cannot_count) {
     cr_expect_eq(refused(&p), DS_ERR_VALUE);
     /* 2^42 bytes of M = 1024 are 2046 · 2^42 · 1000 units, less odd ones of time. */
     op[0].time_ns = 0;
-    op[1] = (ds_tag_sfb_op){.time_ns = 1, .gradient_bytes = DS_TAG_SFB_MAX_BYTES - 1};
-    op[0] = (ds_tag_sfb_op){.time_ns = 3, .gradient_bytes = DS_TAG_SFB_MAX_BYTES};
-    p.n_replicas = DS_TAG_SFB_MAX_M;
+    op[1] = (ds_sfb_op){.time_ns = 1, .gradient_bytes = DS_SFB_MAX_BYTES - 1};
+    op[0] = (ds_sfb_op){.time_ns = 3, .gradient_bytes = DS_SFB_MAX_BYTES};
+    p.n_replicas = DS_SFB_MAX_M;
     p.mb_per_s = 2809;
     cr_expect_eq(refused(&p), DS_ERR_LIMIT);
 }

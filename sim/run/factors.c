@@ -1,0 +1,318 @@
+/* The problem of sufficient factors, from the instances of a plan.
+ *
+ * A vertex is a name: all instances of an operation in turns, microbatches and calls. A collective, as
+ * a view, is its operand. */
+#include "sim/run/factors.h"
+
+#include "ir/passes/build/build.h"
+#include "ir/passes/build/path.h"
+#include "ir/strategy/scenario.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PS_PER_US = 1000000, NS_PER_US = 1000 };
+
+typedef struct vertex {
+    const char *name;
+    uint32_t with;   /* the vertex whose choice it shares; a root has itself */
+    bool is_free;    /* a backward operation of the model */
+    bool is_passing; /* passes terms of a sum on */
+    int64_t ps, gradient_bytes;
+} vertex;
+
+/* What one operation's result is to others. */
+typedef struct tensor {
+    uint32_t maker;
+    int64_t bytes;
+    DS_VEC(uint32_t) readers;
+} tensor;
+
+typedef struct finder {
+    const ds_plan *plan;
+    ds_arena *arena;
+    const char *axis; /* of the replicas, interned; NULL: not known */
+    const ds_group *ring;
+    DS_VEC(vertex) vertices;
+    DS_VEC(tensor) tensors;
+    ds_map by_name, by_result;
+    uint32_t *vertex_of; /* [records] */
+    bool *counted;       /* [values]: its bytes are part of a tensor's */
+} finder;
+
+static const ds_record *record_of(const finder *f, uint32_t inst) {
+    return f->plan->records.at[f->plan->insts.at[inst].record];
+}
+
+/* The value that a collective brought, as its maker left it. */
+static uint32_t origin_of(const finder *f, uint32_t value) {
+    for (;;) {
+        const ds_vinst *v = &f->plan->values.at[value];
+        if (record_of(f, v->inst)->kind != DS_REC_COMM) return value;
+        if (v->result >= ds_plan_n_reads(f->plan, v->inst)) return value;
+        value = f->plan->operands.at[f->plan->insts.at[v->inst].first_operand + v->result];
+    }
+}
+
+/* ---- replicas ---- */
+
+static bool is_backward(const ds_record *record) {
+    if (!record->op || record->kind != DS_REC_COMPUTE) return false;
+    const char *name = ds_path_op_name(record->func, record->op), *dot = strrchr(name, '.');
+    return dot && ds_path_is_gradient(dot + 1) && !strstr(name, ".cast.");
+}
+
+static bool is_reduction(const finder *f, const ds_record *record) {
+    bool is = record->kind == DS_REC_COMM && record->op &&
+              (record->op->code == DS_OP_ALL_REDUCE || record->op->code == DS_OP_REDUCE_SCATTER) &&
+              record->op->n_over == 1 && record->n_groups == 1 && record->groups[0].n_devices > 1;
+    return is && (!f->axis || f->axis == record->op->over[0]);
+}
+
+/* The first reduction of what a backward operation makes tells the replicas. */
+static void find_replicas(finder *f) {
+    for (uint32_t i = 0; i < f->plan->insts.n && !f->axis; i++) {
+        const ds_record *record = record_of(f, i);
+        if (!is_reduction(f, record)) continue;
+        for (uint32_t k = 0; k < ds_plan_n_reads(f->plan, i); k++) {
+            uint32_t value = f->plan->operands.at[f->plan->insts.at[i].first_operand + k];
+            const ds_vinst *v = &f->plan->values.at[origin_of(f, value)];
+            if (!is_backward(record_of(f, v->inst))) continue;
+            f->axis = record->op->over[0];
+            f->ring = &record->groups[0];
+        }
+    }
+}
+
+static ds_status find_bandwidth(finder *f, int64_t *mb_per_s, ds_error *err) {
+    double least = (double)DS_SFB_MAX_SPEED * 1e6;
+    for (uint32_t i = 0; i < f->ring->n_devices; i++) {
+        const ds_route *route;
+        uint32_t next = f->ring->devices[(i + 1) % f->ring->n_devices];
+        DS_TRY(ds_topo_route(f->plan->topo, f->ring->devices[i], next, &route, err));
+        for (uint32_t k = 0; k < route->n_links; k++) {
+            const ds_topo_link *link = ds_topo_link_at(f->plan->topo, route->links[k]);
+            double rate = (double)link->bytes_per_s * 0x1p32 / (double)route->share_q32[k];
+            if (rate < least) least = rate;
+        }
+    }
+    *mb_per_s = least < 1e6 ? 1 : (int64_t)(least / 1e6);
+    return DS_OK;
+}
+
+/* ---- vertices ---- */
+
+static uint32_t root_of(const finder *f, uint32_t v) {
+    while (f->vertices.at[v].with != v) v = f->vertices.at[v].with;
+    return v;
+}
+
+/* Inputs are vertices of their own. */
+static uint32_t vertex_of(finder *f, uint32_t record_index) {
+    const ds_record *record = f->plan->records.at[record_index];
+    const char *name = record->op ? ds_path_op_name(record->func, record->op) : "";
+    uint64_t key = record->op ? ds_hash_bytes(name, strlen(name)) : ~(uint64_t)record_index;
+    uint64_t *slot = ds_map_slot(&f->by_name, key);
+    if (!*slot) {
+        bool all = record->n_devices == f->ring->n_devices;
+        vertex v = {.name = name, .with = f->vertices.n, .is_free = all && is_backward(record)};
+        DS_PUSH(f->arena, &f->vertices, v);
+        *slot = f->vertices.n;
+    }
+    return (uint32_t)*slot - 1;
+}
+
+static int64_t slowest_ps(const ds_record *record) {
+    int64_t most = 0;
+    for (uint32_t i = 0; i < record->n_variants; i++)
+        if (record->variants[i].ps > most) most = record->variants[i].ps;
+    return most;
+}
+
+static int64_t bytes_of(const finder *f, uint32_t value) {
+    const ds_vinst *v = &f->plan->values.at[value];
+    const ds_record *record = record_of(f, v->inst);
+    int64_t most = 0;
+    for (uint32_t i = 0; i < record->n_variants; i++)
+        if (record->variants[i].out_bytes[v->result] > most)
+            most = record->variants[i].out_bytes[v->result];
+    return most;
+}
+
+/* ---- what is read ---- */
+
+static bool is_split(const finder *f, const ds_type *type) {
+    for (uint32_t d = 0; d < type->rank; d++)
+        for (uint32_t k = 0; k < type->dims[d].n_splits; k++)
+            if (type->dims[d].splits[k].axis == f->axis) return true;
+    return false;
+}
+
+static bool is_partial(const finder *f, const ds_type *type) {
+    for (uint32_t i = 0; i < type->n_partials; i++)
+        if (type->partials[i].axis == f->axis) return true;
+    return false;
+}
+
+static tensor *tensor_of(finder *f, uint32_t maker, uint32_t result) {
+    uint64_t *slot = ds_map_slot(&f->by_result, (uint64_t)maker << 32 | result);
+    if (!*slot) {
+        DS_PUSH(f->arena, &f->tensors, ((tensor){.maker = maker}));
+        *slot = f->tensors.n;
+    }
+    return &f->tensors.at[*slot - 1];
+}
+
+static void add_reader(finder *f, uint32_t reader, uint32_t value) {
+    uint32_t origin = origin_of(f, value);
+    const ds_vinst *v = &f->plan->values.at[origin];
+    uint32_t maker = f->vertex_of[f->plan->insts.at[v->inst].record];
+    if (maker == DS_NONE || maker == reader) return;
+    tensor *t = tensor_of(f, maker, v->result);
+    if (!f->counted[value]) t->bytes += bytes_of(f, value);
+    f->counted[value] = true;
+    for (uint32_t i = 0; i < t->readers.n; i++)
+        if (t->readers.at[i] == reader) return;
+    DS_PUSH(f->arena, &t->readers, reader);
+}
+
+/* The terms' makers and the reader are whole together. */
+static void join(finder *f, uint32_t reader, uint32_t value) {
+    const ds_vinst *v = &f->plan->values.at[origin_of(f, value)];
+    uint32_t maker = f->vertex_of[f->plan->insts.at[v->inst].record];
+    f->vertices.at[reader].is_passing = true;
+    if (maker != DS_NONE) f->vertices.at[root_of(f, maker)].with = root_of(f, reader);
+}
+
+static void read_operands(finder *f, uint32_t inst) {
+    const ds_record *record = record_of(f, inst);
+    uint32_t reader = f->vertex_of[f->plan->insts.at[inst].record];
+    uint32_t n = ds_plan_n_reads(f->plan, inst);
+    for (uint32_t k = 0; k < n && n == record->op->n_in; k++) {
+        const ds_type *type =
+            ds_use_type(record->func->module->unit, record->func, &record->op->in[k]);
+        uint32_t value = f->plan->operands.at[f->plan->insts.at[inst].first_operand + k];
+        if (is_partial(f, type))
+            join(f, reader, value);
+        else if (is_split(f, type) && f->vertices.at[reader].is_free)
+            add_reader(f, reader, value);
+    }
+}
+
+static void read_reduction(finder *f, uint32_t inst) {
+    bool half = record_of(f, inst)->op->code == DS_OP_REDUCE_SCATTER;
+    for (uint32_t k = 0; k < ds_plan_n_reads(f->plan, inst); k++) {
+        uint32_t value = f->plan->operands.at[f->plan->insts.at[inst].first_operand + k];
+        uint32_t origin = origin_of(f, value);
+        uint32_t maker = f->vertex_of[f->plan->insts.at[f->plan->values.at[origin].inst].record];
+        if (maker != DS_NONE)
+            f->vertices.at[maker].gradient_bytes += bytes_of(f, value) / (half ? 2 : 1);
+    }
+}
+
+static void read_plan(finder *f) {
+    const ds_plan *plan = f->plan;
+    for (uint32_t r = 0; r < plan->records.n; r++) {
+        bool is = plan->records.at[r]->kind == DS_REC_COMPUTE ||
+                  plan->records.at[r]->kind == DS_REC_INPUT;
+        f->vertex_of[r] = is ? vertex_of(f, r) : DS_NONE;
+    }
+    for (uint32_t i = 0; i < plan->insts.n; i++) {
+        const ds_record *record = record_of(f, i);
+        if (record->kind == DS_REC_COMPUTE && record->op) {
+            f->vertices.at[f->vertex_of[plan->insts.at[i].record]].ps += slowest_ps(record);
+            read_operands(f, i);
+        } else if (is_reduction(f, record)) {
+            read_reduction(f, i);
+        }
+    }
+}
+
+/* ---- the problem ---- */
+
+/* A root has the sums of what shares its choice. */
+static ds_sfb_op *list_ops(finder *f) {
+    uint32_t n = f->vertices.n;
+    ds_sfb_op *op = DS_NEW_N(f->arena, ds_sfb_op, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        const vertex *v = &f->vertices.at[i];
+        ds_sfb_op *root = &op[root_of(f, i)];
+        root->time_ns += (v->ps + PS_PER_US / 2) / PS_PER_US * NS_PER_US;
+        root->gradient_bytes += v->gradient_bytes;
+        root->stays |= !v->is_free && !v->is_passing;
+    }
+    for (uint32_t i = 0; i < n; i++) op[i].stays |= f->vertices.at[i].with != i;
+    return op;
+}
+
+static ds_sfb_tensor *list_tensors(finder *f) {
+    ds_sfb_tensor *out = DS_NEW_N(f->arena, ds_sfb_tensor, f->tensors.n + 1);
+    for (uint32_t i = 0; i < f->tensors.n; i++) {
+        const tensor *t = &f->tensors.at[i];
+        uint32_t *reader = DS_NEW_N(f->arena, uint32_t, t->readers.n + 1), n = 0;
+        uint32_t maker = root_of(f, t->maker);
+        for (uint32_t k = 0; k < t->readers.n; k++) {
+            uint32_t root = root_of(f, t->readers.at[k]), j = 0;
+            while (j < n && reader[j] != root) j++;
+            if (j == n && root != maker) reader[n++] = root;
+        }
+        out[i] = (ds_sfb_tensor){maker, n, reader, t->bytes};
+    }
+    return out;
+}
+
+static ds_status choose(finder *f, ds_sfb_gather gather, ds_factors *out, ds_error *err) {
+    find_replicas(f);
+    if (!f->axis) return DS_OK;
+    f->vertex_of = DS_NEW_N(f->arena, uint32_t, f->plan->records.n + 1);
+    f->counted = DS_NEW_N(f->arena, bool, f->plan->values.n + 1);
+    read_plan(f);
+    ds_sfb_problem problem = {.n_replicas = f->ring->n_devices,
+                              .gather = gather,
+                              .n_ops = f->vertices.n,
+                              .n_tensors = f->tensors.n,
+                              .op = list_ops(f),
+                              .tensor = list_tensors(f)};
+    DS_TRY(find_bandwidth(f, &problem.mb_per_s, err));
+    DS_TRY(ds_sfb_choose(&problem, f->arena, &out->choice, err));
+    out->n_replicas = problem.n_replicas;
+    out->mb_per_s = problem.mb_per_s;
+    out->op = DS_NEW_N(f->arena, const char *, f->vertices.n + 1);
+    for (uint32_t i = 0; i < f->vertices.n; i++)
+        if (f->vertices.at[i].is_free && out->choice.is_whole[root_of(f, i)])
+            out->op[out->n++] = ds_arena_strdup(f->arena, f->vertices.at[i].name);
+    return DS_OK;
+}
+
+ds_status ds_factors_choose(const ds_result *result, ds_sfb_gather gather, ds_arena *arena,
+                            ds_factors *out, ds_error *err) {
+    finder f = {.plan = result->plan, .arena = arena};
+    *out = (ds_factors){0};
+    ds_map_init(&f.by_name);
+    ds_map_init(&f.by_result);
+    ds_status status = choose(&f, gather, out, err);
+    ds_map_deinit(&f.by_name);
+    ds_map_deinit(&f.by_result);
+    return status;
+}
+
+/* ---- into the scenario ---- */
+
+void ds_factors_write(ds_unit *unit, const ds_factors *factors, const ds_place *on) {
+    const ds_attr *old = ds_scenario_find(unit, "strategy", "ops");
+    const char *model = ds_scenario_model(unit)->name;
+    uint32_t n = old ? old->n_items : 0;
+    ds_attr ops = {.kind = DS_ATTR_BLOCK, .multiline = true};
+    ops.items = DS_NEW_N(&unit->arena, ds_attr, n + factors->n + 1);
+    if (n) memcpy(ops.items, old->items, n * sizeof *ops.items);
+    ops.n_items = n;
+    for (uint32_t i = 0; i < factors->n; i++) {
+        const char *path = ds_arena_printf(&unit->arena, "%s/%s", model, factors->op[i]);
+        ops.items[ops.n_items++] = (ds_attr){.name = ds_intern(&unit->strings, path),
+                                             .quoted_name = true,
+                                             .kind = DS_ATTR_PLACE,
+                                             .is_override = true,
+                                             .place = *on};
+    }
+    ds_scenario_set(unit, "strategy", "ops", ops);
+}
