@@ -92,7 +92,7 @@ static void put_layers(const ds_model_step *step, ds_buf *out) {
 }
 
 static void put_pipeline(const ds_model_step *step, ds_buf *out) {
-    static const char *const p2ps[] = {"overlapped", "batched", "blocking"};
+    static const char *const p2ps[] = {"overlapped", "batched", "blocking", "paired"};
     const ds_strategy *s = &step->strategy;
     if (s->pp < 2) return;
     int64_t v = ds_report__virtual_stages(step);

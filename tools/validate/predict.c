@@ -14,6 +14,7 @@
 #include "search/compose/compose.h"
 #include "search/driver/pool.h"
 #include "sim/report/analysis.h"
+#include "tools/validate/mixed.h"
 #include "tools/validate/recipe.h"
 #include "tools/validate/stack.h"
 
@@ -446,6 +447,28 @@ static ds_status reserve_row(const val_job *job, ds_plan_ground *ground, val_row
     return keep_reserved(job, ground, testbed, p, err);
 }
 
+/* No step is faster than the peaks of its machine. A profile of measured layers knows the layers
+ * that were measured, and others cost next to nothing. */
+static ds_status check_measured(const val_job *job, const val_row *row, double seconds,
+                                ds_error *err) {
+    val_mixed mixed;
+    uint32_t kind;
+    double peak = 0;
+    ds_dtype dtype = strncasecmp(row->precision, "fp32", 4) == 0 ? DS_F32 : DS_F16;
+    DS_TRY(val_mixed_read(row, &mixed, err));
+    for (uint32_t i = 0; i < mixed.n_nodes; i++) {
+        DS_TRY(ds_profiles_find_kind(job->profiles, mixed.node[i]->device, DS_NOWHERE, &kind, err));
+        const double *peaks = ds_profiles_kind(job->profiles, kind)->peak_flop_per_s;
+        bool tensor = dtype == DS_F32 && peaks[DS_TF32] > 0; /* as PyTorch may multiply f32 */
+        peak += (double)row->gpus_per_node * peaks[tensor ? DS_TF32 : dtype];
+    }
+    if (seconds * peak >= val_row_flop(row)) return DS_OK;
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                        "no layer of that width, tp %lld and mbs %lld was measured on each of the "
+                        "row's devices",
+                        (long long)row->tp, (long long)row->mbs);
+}
+
 static ds_status predict_row(const val_job *job, ds_plan_ground *ground, val_row row,
                              const val_testbed *testbed, val_prediction *p, ds_error *err) {
     bool sized = row.layers && row.hidden && row.heads && row.gbs && row.gpus_per_node;
@@ -458,7 +481,10 @@ static ds_status predict_row(const val_job *job, ds_plan_ground *ground, val_row
     } else {
         DS_TRY(val_row_complete(&row, err));
         DS_TRY(val_check_model(&row, testbed, err));
+        val_mixed mixed;
+        if (val_is_mixed(&row)) DS_TRY(val_mixed_read(&row, &mixed, err));
         DS_TRY(time_row(job, ground, &row, testbed, p, err));
+        if (val_is_mixed(&row)) return check_measured(job, &row, p->seconds, err);
     }
     if (job->times_only) return DS_OK;
     return is_open ? keep_open_reserved(job, ground, testbed, p, err)
@@ -501,6 +527,11 @@ static ds_status predict(const val_job *job, ds_plan_ground *ground, val_predict
     val_testbed testbed;
     if (strcmp(row.split, "exclude") == 0)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "the table excludes it");
+    if (strcasecmp(row.quality, "suspect_copy") == 0)
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "the table calls it a suspected copy");
+    if (*row.outcome && strcasecmp(row.outcome, "ok") != 0)
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                            "no measured time: the trial's outcome is %.40s", row.outcome);
     DS_TRY(val_row_check_cells(&row, err));
     p->ran_out = !job->times_only && !(row.seconds > 0) && strncasecmp(row.memory, "OOM", 3) == 0;
     if (!(row.seconds > 0) && !p->ran_out)

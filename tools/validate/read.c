@@ -99,6 +99,7 @@ static const char *word_of(const reader *in, const char *column, const char *con
 static const char *generator_of(const char *schedule) {
     static const char *const names[][2] = {{"1f1b", "1f1b"},
                                            {"1f1b (DeepSpeed)", "1f1b"},
+                                           {"1f1b (DeepSpeed PipelineEngine)", "1f1b"},
                                            {"GPipe", "gpipe"},
                                            {"interleaved", "interleaved"},
                                            {"interleaved-1f1b", "interleaved"},
@@ -122,9 +123,9 @@ static const char *schedule_of(const reader *in) {
 /* "bf16 (fp32 grad accum)", "fp8 rowwise": a dtype, and words that say how the dtype is used. */
 static const char *precision_of(const reader *in) {
     static const char *const dtypes[] = {"fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4", NULL};
-    static const char *const words[] = {"amp",     "cs",         "mx",        "grad",
-                                        "accum",   "linear",     "layers",    "row",
-                                        "rowwise", "tensorwise", "blockwise", NULL};
+    static const char *const words[] = {
+        "amp",     "cs",         "mx",        "grad",     "accum",    "linear", "layers", "row",
+        "rowwise", "tensorwise", "blockwise", "inferred", "gradient", "all",    "reduce", NULL};
     const char *text = text_of(in, "precision");
     bool narrows = false, known = true;
     for (const char *at = text; *at;) {
@@ -261,6 +262,11 @@ void val_row_read(const ds_csv *csv, uint32_t index, val_row *out) {
         .inter_link = TEXT("inter_link"),
         .name = TEXT("case"),
         .stated = TEXT("layout_stated"),
+        .cluster_id = TEXT("cluster_id"),
+        .stage_devices = TEXT("stage_devices"),
+        .stage_layers = TEXT("stage_layers"),
+        .outcome = TEXT("outcome"),
+        .quality = TEXT("row_quality"),
     };
     out->schedule = schedule_of(&in);
     out->recompute = recompute_of(&in, recomputes);

@@ -3,7 +3,8 @@
  * Columns (tests/data/e2e/e2e_*.csv; others are passed over, a missing one counts as blank):
  * source_id source_ref model params_b layers hidden heads kv_heads ffn vocab seq gpu gpus
  * gpus_per_node intra_link inter_link dp tp pp cp ep vpp schedule mbs gbs zero_stage seq_parallel
- * recompute precision iter_time_s iter_time_derived_s mem_gb mem_kind split notes case layout_stated. A blank
+ * recompute precision iter_time_s iter_time_derived_s mem_gb mem_kind split notes case layout_stated
+ * cluster_id stage_devices stage_layers outcome row_quality. A blank
  * cell is what the source does not say; a cell that cannot be read, or that no run has (dp = 0,
  * precision = int8), is no blank one: its row is refused, with column and value. zero_stage is 0 to
  * 3, or FSDP, which is 3; "3 (HSDP, groups of 8)" shares weights out in groups. Nothing is
@@ -27,6 +28,8 @@ typedef struct val_row {
     const char *intra_link, *inter_link; /* labels of a machine, or rates (stack.h) */
     const char *name;                    /* the cell `case`: of a table that names its rows */
     const char *stated;                  /* the cell layout_stated */
+    /* Of tables of mixed clusters (mixed.h); blank else. */
+    const char *cluster_id, *stage_devices, *stage_layers, *outcome, *quality;
     double params_b;
     int64_t layers, hidden, heads, kv_heads, ffn, vocab, seq;
     int64_t gpus, gpus_per_node, dp, tp, pp, cp, ep, vpp, mbs, gbs;

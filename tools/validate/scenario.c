@@ -1,6 +1,7 @@
 /* From a complete row to the text of a scenario. */
 #include "tools/validate/scenario.h"
 
+#include "tools/validate/mixed.h"
 #include "tools/validate/recipe.h"
 
 #include <ctype.h>
@@ -113,6 +114,7 @@ static const char *model_file(const val_row *r, const val_testbed *t) {
 
 static const char *model_entry(const val_row *r, const val_testbed *t) {
     static const char *const entries[VAL_MODELS] = {"gpt", "gpt", "llama", "bert"};
+    if (!r->known && t->untied) return "gpt_untied";
     if (!r->known) return entries[t->model];
     if (val_testbed_is_generic(t) && r->known->entry_generic) return r->known->entry_generic;
     return in_4_bits(r) && r->known->entry_4_bits ? r->known->entry_4_bits : r->known->entry;
@@ -159,6 +161,14 @@ static void put_stage_layers(const val_row *r, const val_testbed *t, ds_buf *out
     ds_buf_put(out, "]");
 }
 
+static void put_mixed_layers(const val_row *r, const val_mixed *mixed, ds_buf *out) {
+    if (r->pp == 1) return;
+    ds_buf_put(out, ", stage_layers = [");
+    for (int64_t i = 0; i < r->pp; i++)
+        ds_buf_printf(out, "%s%" PRId64, i ? ", " : "", mixed->layers[i]);
+    ds_buf_put(out, "]");
+}
+
 /* Sequence parallelism, and what its communication runs under: no products of 4 bits do. */
 static void put_sp(const val_row *r, const val_testbed *t, val_purpose purpose, ds_buf *out) {
     const char *overlap = mentions(r->precision, "fp8")   ? t->narrow_tp_overlap
@@ -188,7 +198,7 @@ static void put_recompute(const val_row *r, const val_testbed *t, val_purpose pu
 }
 
 static void put_strategy(const val_row *r, const val_testbed *t, val_purpose purpose,
-                         int64_t microbatches, ds_buf *out) {
+                         int64_t microbatches, const val_mixed *mixed, ds_buf *out) {
     int64_t zero = t->fsdp && r->zero == 2 ? 3 : r->zero;
     if (t->gathers_ahead && r->zero == 1 && purpose == VAL_TIME) zero = 0;
     ds_buf_printf(out,
@@ -222,7 +232,11 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
         ds_buf_printf(out, ", schedule = \"%s\"", order);
     if (r->vpp > 1) ds_buf_printf(out, ", virtual_stages = %" PRId64, r->vpp);
     put_recompute(r, t, purpose, out);
-    put_stage_layers(r, t, out);
+    if (t->p2p && purpose == VAL_TIME && r->pp > 1) ds_buf_printf(out, ", p2p = %s", t->p2p);
+    if (mixed)
+        put_mixed_layers(r, mixed, out);
+    else
+        put_stage_layers(r, t, out);
     if (purpose == VAL_AT_HOST) ds_buf_put(out, ", offload = activations");
     ds_buf_put(out, " }\n");
 }
@@ -234,7 +248,7 @@ static void put_train(const val_row *r, const val_testbed *t, val_purpose purpos
                          : mentions(r->precision, "fp4") ? "f4e2m1"
                                                          : NULL;
     bool single = strncasecmp(r->precision, "fp32", 4) == 0;
-    bool wide = strstr(r->precision, "fp32 grad") != NULL;
+    bool wide = strstr(r->precision, "fp32 grad") || strstr(r->precision, "all-reduce fp32");
     const char *dtype = narrow || mentions(r->precision, "bf16") ? "bf16" : "f16";
     ds_buf_put(out, "  train { optimizer = adam");
     if (!single) ds_buf_printf(out, ", dtype = %s", dtype);
@@ -243,6 +257,15 @@ static void put_train(const val_row *r, const val_testbed *t, val_purpose purpos
     if (!single && sums) ds_buf_printf(out, ", grad_dtype = %s", sums);
     if (narrow) ds_buf_printf(out, ", product_dtype = %s", narrow);
     ds_buf_put(out, " }\n");
+}
+
+static void put_profiles(const val_mixed *mixed, ds_buf *out) {
+    ds_buf_put(out, "  profiles = [");
+    for (uint32_t k = 0; k < mixed->n_kinds; k++) {
+        if (k) ds_buf_put(out, ", ");
+        ds_buf_put_quoted(out, mixed->kind[k]->profile);
+    }
+    ds_buf_put(out, "]\n  cost = measured\n");
 }
 
 void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
@@ -254,8 +277,14 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
         ds_buf_putc(out, iscntrl((unsigned char)*at) ? ' ' : *at);
     ds_buf_put(out, "\n");
     put_model(r, t, microbatches, out);
-    put_topology(r, t, purpose == VAL_TIME && t->device ? t->device : val_row_gpu(r),
-                 purpose == VAL_AT_HOST, out);
+    val_mixed mixed, *machine = NULL;
+    ds_error unsaid;
+    if (val_is_mixed(r) && val_mixed_read(r, &mixed, &unsaid) == DS_OK) machine = &mixed;
+    if (machine)
+        val_mixed_topology(r, machine, out);
+    else
+        put_topology(r, t, purpose == VAL_TIME && t->device ? t->device : val_row_gpu(r),
+                     purpose == VAL_AT_HOST, out);
     ds_buf_printf(out, "scenario {\n  model = @%s.%s\n  on = @cluster\n", model_file(r, t),
                   model_entry(r, t));
     if (purpose != VAL_TIME) ds_buf_put(out, "  memory = allocator\n  masks = kept\n");
@@ -271,7 +300,9 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
     if (kernels) ds_buf_printf(out, "  kernels = %s\n", kernels);
     if (t->loss_kernels) ds_buf_printf(out, "  loss_kernels = %s\n", t->loss_kernels);
     if (t->norm_kernels) ds_buf_printf(out, "  norm_kernels = %s\n", t->norm_kernels);
-    if (purpose == VAL_TIME && val_testbed_is_generic(t))
+    if (machine && !val_testbed_is_generic(t))
+        put_profiles(machine, out);
+    else if (purpose == VAL_TIME && val_testbed_is_generic(t))
         ds_buf_printf(
             out, "  profile = generic\n%s%s%s", t->attention_kernel ? "  attention_kernel = " : "",
             t->attention_kernel ? t->attention_kernel : "", t->attention_kernel ? "\n" : "");
@@ -282,6 +313,6 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
     if (purpose == VAL_TIME && t->without) ds_buf_printf(out, "  without = [%s]\n", t->without);
     if (t->graphs && purpose == VAL_TIME) ds_buf_put(out, "  cuda_graphs = true\n");
     put_train(r, t, purpose, out);
-    put_strategy(r, t, purpose, microbatches, out);
+    put_strategy(r, t, purpose, microbatches, machine, out);
     ds_buf_put(out, "}\n");
 }

@@ -15,6 +15,14 @@
     .source = "mpt", .set = "mpt_fsdp", .model = VAL_GPT_FLASH, .vocab = 50368, .zero = 4,         \
     .fsdp = true, .precision = "bf16", .kernels = "eager", .loss_kernels = "compiled",             \
     .attention_kernel = "fa1"
+/* Sailor's validation runs, whatever the machine: the pipeline of DeepSpeed under Megatron, fp32. */
+#define SAILOR                                                                                     \
+    .gpu = "", .vocab = 50257, .own_vocab = true, .zero = 1, .late_reduce = true,                  \
+    .recompute = "none", .precision = "fp32", .p2p = "paired"
+#define SAILOR_BASIS                                                                               \
+    "mixed.c has the machines. DeepSpeed's PipelineEngine (runtime/pipe/engine.py, schedule.py) "  \
+    "sends parts and waits; layer 0 of Sailor's llm_info.json has the rows of 50,257 padded to "   \
+    "128 tp, not those of the training configs"
 #define SELENE SELENE_OF("A100-Selene-Megatron")
 
 static const val_testbed testbeds[] = {
@@ -158,6 +166,19 @@ static const val_testbed testbeds[] = {
          "Zheng et al. 2022, section 8: p3.16xlarge, 25 Gb/s between nodes; stages send parts: "
          "alpa/global_env.py (use_scatter_gather), and Megatron-LM by default, which "
          "benchmark/megatron/benchmark_gpt_bert_one_case.py leaves as it is"},
+    {.source = "sailor",
+     SAILOR,
+     .untied = true,
+     .parts = true,
+     .basis = SAILOR_BASIS "; OPT has an untied head there: layer 25 of llm_info.json has 51.5 M "
+                           "parameters"},
+    {.source = "sailor_gh",
+     SAILOR,
+     .untied = true,
+     .basis = SAILOR_BASIS "; whole values, not parts"},
+    {.source = "sailor_gh_neo",
+     SAILOR,
+     .basis = SAILOR_BASIS "; layer 33 has 5,120 parameters, and no head"},
     {MPT, .gpu = "A100", .profile = "A100-MPT-FSDP", .nvlink_gb_per_s = 300, .nic_mb_per_s = 25000,
      .basis = "assumed: eight HDR ports of 200 Gb/s a node, which the source does not name"},
     {MPT, .gpu = "A100_40gb", .profile = "A100-40GB-MPT-FSDP", .nvlink_gb_per_s = 300,
@@ -197,6 +218,7 @@ static bool begins(const char *text, const char *word) {
 
 /* The same GPU: its memory and what the source calls the machine may follow, not another bus. */
 static bool is_gpu(const char *text, const char *gpu) {
+    if (!*gpu) return true; /* the machine is in other cells (mixed.h) */
     static const char *const others[] = {"pcie", "pci-e", "nvl"};
     for (const char *at = text; *at; at++)
         for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -231,6 +253,7 @@ const val_testbed *val_testbed_of(const val_row *row) {
 const char *val_set_of(const val_row *row, const char *file, char *room, size_t n) {
     const val_testbed *testbed = val_testbed_of(row);
     if (testbed && testbed->set) return testbed->set;
+    if (*row->cluster_id && *row->source_id) return row->source_id;
     const char *name = strrchr(file, '/');
     name = name ? name + 1 : file;
     if (strncmp(name, "e2e_", 4) == 0) name += 4;
@@ -247,6 +270,7 @@ static void fill_text(const char **cell, const char *value) {
 }
 
 void val_testbed_complete(const val_testbed *t, val_row *row) {
+    if (t->own_vocab) row->vocab = t->vocab;
     fill_number(&row->vocab, t->vocab);
     fill_number(&row->heads, t->heads);
     fill_number(&row->layers, t->layers);

@@ -161,10 +161,12 @@ static void gather_weights(ds_pipe *p) {
 /* ---- sends ---- */
 
 /* Overlapped: the stream of the two devices. Batched: one stream for all that a device sends and
- * receives, in the order of the text. Blocking: in line with compute. */
+ * receives, in the order of the text. Blocking and paired: in line with compute. */
 static void set_stream(ds_pipe *p, ds_op *op) {
-    static const char *const streams[] = {
-        [DS_P2P_OVERLAPPED] = NULL, [DS_P2P_BATCHED] = "p2p", [DS_P2P_BLOCKING] = "compute"};
+    static const char *const streams[] = {[DS_P2P_OVERLAPPED] = NULL,
+                                          [DS_P2P_BATCHED] = "p2p",
+                                          [DS_P2P_BLOCKING] = "compute",
+                                          [DS_P2P_PAIRED] = "compute"};
     const char *stream = streams[p->step->strategy.p2p];
     if (stream) ds_build_attr_text(&p->b, op, "stream", stream);
 }
@@ -437,29 +439,42 @@ static ds_status send_results(ds_pipe *p, const item *x, const ds_pipe_func *f, 
     return DS_OK;
 }
 
-static ds_status emit_item(ds_pipe *p, const ds_schedule_item *from, ds_error *err) {
+static item item_of(const ds_pipe *p, const ds_schedule_item *from) {
     item x = {.kind = ds_pipe__letter(p, from),
               .chunk = (uint32_t)from->chunk,
               .mb = (uint32_t)from->microbatch};
-    const ds_pipe_func *f;
     x.slot = x.mb * p->n_chunks + x.chunk;
     x.copy = p->index->copy[x.mb];
     x.stage = ds_pipe__stage(p, x.chunk, x.copy);
+    return x;
+}
+
+static ds_status emit_sends(ds_pipe *p, const ds_schedule_item *from, ds_error *err) {
+    item x = item_of(p, from);
+    const ds_pipe_func *f;
+    DS_TRY(ds_pipe__func(p, x.kind, x.chunk, x.mb, &f, err));
+    return f->kind ? send_results(p, &x, f, err) : DS_OK;
+}
+
+static ds_status emit_item(ds_pipe *p, const ds_schedule_item *from, ds_error *err) {
+    item x = item_of(p, from);
+    const ds_pipe_func *f;
     if (!p->made[x.slot]) {
         const ds_pipe_part *part = &p->cut[p->role[x.slot]];
         p->made[x.slot] = DS_NEW_N(arena_of(p), ds_value, part->n_exports[x.chunk] + 1);
     }
     DS_TRY(ds_pipe__func(p, x.kind, x.chunk, x.mb, &f, err));
     if (!f->kind) return DS_OK;
-    DS_TRY(call_item(p, &x, f, err));
-    return send_results(p, &x, f, err);
+    return call_item(p, &x, f, err);
 }
 
 /* ---- the order ---- */
 
 typedef struct progress {
-    bool *done;     /* by item */
-    uint32_t *next; /* by rank: item */
+    bool *done;      /* by item */
+    uint32_t *next;  /* by rank: item */
+    uint32_t *fresh; /* items of this round whose results were not sent yet */
+    uint32_t n_fresh;
 } progress;
 
 static bool is_done(const ds_pipe *p, const progress *at, uint32_t kind, uint32_t slot) {
@@ -476,10 +491,25 @@ static bool is_ready(const ds_pipe *p, const progress *at, const ds_schedule_ite
     return is_done(p, at, F, slot) && (x->chunk + 1 == p->n_chunks || is_done(p, at, B, slot + 1));
 }
 
+/* The end of a round in which neighbours exchange what they made: gradients first, as DeepSpeed's
+ * PipelineEngine. */
+static ds_status exchange(ds_pipe *p, progress *at, ds_error *err) {
+    uint32_t rank;
+    for (int forward = 0; forward < 2; forward++)
+        for (uint32_t i = 0; i < at->n_fresh; i++) {
+            const ds_schedule_item *x = ds_schedule_item_at(p->index, at->fresh[i], &rank);
+            if ((x->kind == 'F') == forward) DS_TRY(emit_sends(p, x, err));
+        }
+    for (uint32_t i = 0; i < at->n_fresh; i++) at->done[at->fresh[i]] = true;
+    at->n_fresh = 0;
+    return DS_OK;
+}
+
 /* Emits round by round, one item of every rank with a ready item. `stage` has checked that the
  * schedule ends. */
 static ds_status emit_items(ds_pipe *p, progress *at, ds_error *err) {
     const ds_schedule_index *index = p->index;
+    bool paired = p->step->strategy.p2p == DS_P2P_PAIRED;
     for (uint32_t left = index->n_items, before = 0; left;) {
         if (left == before)
             return ds_error_set(err, DS_ERR_DEADLOCK, DS_NOWHERE,
@@ -491,21 +521,25 @@ static ds_status emit_items(ds_pipe *p, progress *at, ds_error *err) {
             const ds_schedule_item *x = ds_schedule_item_at(index, number, &rank);
             if (!is_ready(p, at, x)) continue;
             DS_TRY(emit_item(p, x, err));
-            at->done[number] = true;
+            at->fresh[at->n_fresh++] = number;
+            if (!paired) DS_TRY(exchange(p, at, err));
             at->next[r]++;
             left--;
         }
+        DS_TRY(exchange(p, at, err));
     }
     return DS_OK;
 }
 
 static ds_status emit_schedule(ds_pipe *p, ds_error *err) {
     progress at = {ds_xcalloc(p->index->n_items + 1, sizeof *at.done),
-                   ds_xcalloc(p->index->n_ranks + 1, sizeof *at.next)};
+                   ds_xcalloc(p->index->n_ranks + 1, sizeof *at.next),
+                   ds_xcalloc(p->index->n_ranks + 1, sizeof *at.fresh), 0};
     memcpy(at.next, p->index->first, p->index->n_ranks * sizeof *at.next);
     ds_status status = emit_items(p, &at, err);
     free(at.done);
     free(at.next);
+    free(at.fresh);
     return status;
 }
 

@@ -146,6 +146,8 @@ Test(pipeline_knobs, orders_of_the_mesh) {
 Test(pipeline_knobs, sends) {
     prove(&pipe_gpt, "pp = 2, microbatches = 4, p2p = batched");
     prove(&pipe_gpt, "pp = 2, microbatches = 4, p2p = blocking");
+    prove(&pipe_gpt, "pp = 2, microbatches = 4, p2p = paired");
+    prove(&pipe_llama, "pp = 2, tp = 2, microbatches = 4, p2p = paired, scatter_gather = true");
     prove(&pipe_gpt, "pp = 2, tp = 2, microbatches = 4, scatter_gather = true");
     prove(&pipe_gpt, "pp = 2, tp = 2, sp = true, microbatches = 4, scatter_gather = true");
 }
