@@ -361,6 +361,7 @@ typedef struct grading {
     const cli_options *options;
     lesson_answer answer;
     run r;
+    bool unexecuted; /* the entry that speaks is an `equal`, and the program did not run */
     lesson_grade *out;
     ds_error *err;
 } grading;
@@ -371,6 +372,7 @@ static ds_status ask_execution(grading *g, const lesson_entry *entry, bool *agai
     ds_status status = execute(g->l, g->options, entry, g->answer, &equal, &why, g->err);
     put_line(equal, "executed: the same numbers, to 1e-9", &g->out->report);
     if (why.n) ds_buf_put_n(&g->out->report, why.text, why.n);
+    g->unexecuted = why.n > 0;
     ds_buf_deinit(&why);
     *against = !equal;
     return status;
@@ -445,7 +447,10 @@ static ds_status judge(grading *g) {
     ds_buf_put(&out->report, "\nNot passed. ");
     if (out->said->kind == LESSON_LAW)
         ds_buf_put(&out->report, "The simulator contradicts the lesson. ");
-    DS_TRY(put_text(&g->r, out->said, &out->report, g->err));
+    if (g->unexecuted)
+        ds_buf_put(&out->report, "The program cannot be executed: mend the error above.");
+    else
+        DS_TRY(put_text(&g->r, out->said, &out->report, g->err));
     ds_buf_putc(&out->report, '\n');
     return DS_OK;
 }

@@ -1,4 +1,5 @@
 /* The names that conditions of a lesson know, and their values of a run. */
+#include "ir/strategy/scenario.h"
 #include "sim/coll/coll.h"
 #include "sim/run/montecarlo.h"
 #include "tools/cli/lesson/lesson.h"
@@ -41,12 +42,25 @@ static ds_num read_value(maker *m, const char *text) {
                     .s = ds_intern_n(&m->unit->strings, text + quoted, strlen(text) - 2 * quoted)};
 }
 
-static void add_knobs(maker *m, const ds_model_step *step) {
+/* The scenario's value of a knob, where it says one that is a number or a text. */
+static bool stated_value(const ds_binding *binding, const ds_knob *knob, ds_num *out) {
+    const ds_attr *attr = ds_scenario_find(binding->unit, knob->section, knob->name);
+    ds_env env = ds_binding_env(binding, NULL);
+    return attr && ds_knob_value(knob, &env, attr, out);
+}
+
+static void add_knobs(maker *m, const ds_result *r) {
+    const ds_model_step *step = r->step;
     uint32_t n;
     const ds_knob *knobs = ds_scenario_knobs(&n);
     for (uint32_t i = 0; i < n; i++) {
         bool strategy = strcmp(knobs[i].section, "strategy") == 0;
         if (!knobs[i].bytes || (!strategy && strcmp(knobs[i].section, "train") != 0)) continue;
+        ds_num value;
+        if (stated_value(r->source, &knobs[i], &value)) {
+            add(m, knobs[i].name, value);
+            continue;
+        }
         ds_buf text = {0};
         ds_buf_put(&text, "");
         ds_knob_print(&knobs[i],
@@ -168,7 +182,7 @@ static void add_jitter(maker *m, const ds_monte_carlo *mc) {
 void lesson_values_read(const ds_result *r, ds_unit *unit, lesson_values *out) {
     maker m = {out, unit};
     *out = (lesson_values){0};
-    if (r->step) add_knobs(&m, r->step);
+    if (r->step) add_knobs(&m, r);
     add_metrics(&m, &r->metrics);
     add_memory(&m, r);
     add_traffic(&m, r);
