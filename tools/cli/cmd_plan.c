@@ -5,6 +5,7 @@
 #include "ir/lang/lang.h"
 #include "ir/verify/verify.h"
 #include "sim/report/costs.h"
+#include "tools/cli/plan/mixed.h"
 #include "tools/cli/plan/plan.h"
 #include "tools/cli/progress.h"
 
@@ -21,6 +22,7 @@ typedef struct arguments {
     cli_options common;
     cli_plan plan;
     cli_search search;
+    cli_mixed_arguments mixed;
     const char *write;
     uint32_t top;
     bool lists_models, lists_machines, json;
@@ -36,6 +38,7 @@ static void read_objective(void *place, char *arg, struct argp_state *state) {
             metric->place != DS_AMONG_TOKENS)
             ds_buf_printf(&words, "%s ", metric->sweep);
     }
+    ds_buf_put(&words, "cost energy expected");
     *(const char **)place = cli_word("objective", arg, words.text, state);
     ds_buf_deinit(&words);
 }
@@ -69,6 +72,8 @@ static void check_usage(void *arguments_, struct argp_state *state) {
     if (!args->plan.source)
         argp_error(state,
                    "say which MODEL: a config.json, a .dir file, or a name of --list-models");
+    if (args->plan.cluster && (args->plan.gpu || args->plan.box.path || args->plan.nodes))
+        argp_error(state, "--cluster says machines and how many: leave out --gpu, --on and --nodes");
     if (args->plan.gpu && args->plan.box.path)
         argp_error(state, "--gpu or --on: a machine by name, or a file of your own");
     if (args->search.sweep.path && strcmp(args->search.sweep.path, "-") == 0)
@@ -83,6 +88,12 @@ static const cli_option option_rows[] = {
     {CLI_I64, AT(plan.nodes), "nodes", 'n', "N",
      .help = "How many of the machine; default: 1. With --on the topology's param `nodes`",
      .least = 1, .most = 1000000},
+    {CLI_TEXT, AT(plan.cluster), "cluster", 0, "NAME:MACHINES[xGPUS],...",
+     .help = "In place of --gpu machines of several kinds: A100:4x8,V100:12x8 are 4 machines with 8 "
+             "A100 and 12 with 8 V100. Plans then have stages of several widths or unequal replicas"},
+    {CLI_REAL, AT(plan.between_gb_per_s), "between", 0, "GB/s",
+     .help = "With --cluster: what the networks of two kinds send each other, each way; default: no "
+             "limit but the machines' own ports"},
     {CLI_READ, 0, "on", 0, "FILE[@NAME]",
      .help = "In place of --gpu a topology of your own: the last one of the file, which the others "
              "are part of, or the one named. Default: the topology of MODEL's scenario",
@@ -99,7 +110,21 @@ static const cli_option option_rows[] = {
              "config's positions (config.json), or the file's",
      .least = 1, .most = 1000000000},
     {CLI_READ, AT(plan.objective), "objective", 0, "WHAT",
-     .help = "step_time (default), throughput, memory, mfu or bubble", .read = read_objective},
+     .help = "step_time (default), throughput, memory, mfu or bubble; on several kinds of machines "
+             "step_time, cost ($ a million tokens), energy (J a token at the boards' limits, an upper "
+             "bound) or expected (cost with --preempt)",
+     .read = read_objective},
+    {CLI_FLAG, AT(mixed.front), "front", 0, NULL,
+     .help = "On several kinds of machines: the Pareto front of time and $"},
+    {CLI_TEXT, AT(mixed.prices), "price", 0, "GPU=USD,...",
+     .help = "$ for a GPU and hour; default: published prices where known"},
+    {CLI_TEXT, AT(mixed.preempt), "preempt", 0, "GPU=RATE,...",
+     .help = "Preemptions and failures of a GPU in an hour; each costs the work since the last "
+             "checkpoint, and a restart"},
+    {CLI_REAL, AT(mixed.checkpoint_s), "checkpoint", 0, "SECONDS",
+     .help = "Time of a checkpoint; default: 60"},
+    {CLI_REAL, AT(mixed.restart_s), "restart", 0, "SECONDS",
+     .help = "Time of a restart; default: 300"},
     {CLI_WORD, AT(plan.dtype), "dtype", 0, "TYPE",
      .help = "bf16, f16 or f32; default: bf16, or f16 on devices without bf16",
      .words = "bf16|f16|f32"},
@@ -336,6 +361,15 @@ static int no_machine(void) {
     return 2;
 }
 
+static int plan_kinds(arguments *args, const ds_profiles *profiles) {
+    args->mixed.json = args->json;
+    args->mixed.write = args->write;
+    args->mixed.top = args->top;
+    args->mixed.n_workers = args->search.sweep.n_workers;
+    args->mixed.max_runs = args->search.sweep.max_rows;
+    return cli_plan_mixed(&args->plan, &args->mixed, &args->common, profiles);
+}
+
 static int plan_model(arguments *args) {
     cli_plan *plan = &args->plan;
     const ds_profiles *profiles = NULL;
@@ -349,12 +383,16 @@ static int plan_model(arguments *args) {
         }
     int exit_code = cli_plan_find_model(plan, settings, n_settings);
     if (exit_code) return exit_code;
-    if (!plan->gpu && !plan->box.path) return no_machine();
+    if (!plan->gpu && !plan->box.path && !plan->cluster) return no_machine();
     if (cli_load_profiles(&args->common, &profiles, &err) != DS_OK) return cli_fail(NULL, &err);
     if (plan->gpu) exit_code = cli_plan_find_machine(plan, profiles);
+    if (plan->cluster) exit_code = cli_plan_find_cluster(plan, profiles);
     if (!exit_code) exit_code = cli_plan_look(plan, settings, n_settings);
     args->search.profiles = profiles;
     if (!exit_code) cli_plan_choose_dtype(plan, profiles);
+    /* --method asks for a sweep over one width for all */
+    if (!exit_code && (plan->cluster || (plan->n_types > 1 && !args->search.method)))
+        return plan_kinds(args, profiles);
     if (!exit_code) exit_code = search_plans(args);
     return exit_code;
 }

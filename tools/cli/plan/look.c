@@ -28,7 +28,10 @@ static void put_import(const cli_imported *imported, const char *alias, const ch
 }
 
 void cli_plan_put_imports(const cli_plan *plan, const char *batch, ds_buf *out) {
-    put_import(&plan->box, "box", NULL, out);
+    if (plan->cluster)
+        cli_plan_put_cluster(plan, out);
+    else
+        put_import(&plan->box, "box", NULL, out);
     if (batch) ds_buf_printf(out, "param batch = %s\n", batch);
     put_import(&plan->model, "model", batch ? "batch" : NULL, out);
 }
@@ -65,8 +68,9 @@ static int read_both(const cli_plan *plan, reading *r) {
     ds_diags_deinit(&diags);
     if (exit_code) return exit_code;
     if (ds_bind(r->unit, NULL, 0, &r->binding, &err) != DS_OK) return cli_fail(r->unit, &err);
-    r->box = r->unit->modules.at[0]->imports.at[0].module;
-    r->model = r->unit->modules.at[0]->imports.at[1].module;
+    ds_module *root = r->unit->modules.at[0];
+    r->box = plan->cluster ? root : root->imports.at[0].module;
+    r->model = root->imports.at[root->imports.n - 1].module;
     return 0;
 }
 
@@ -198,6 +202,13 @@ static int look_at_model(cli_plan *plan, const reading *r) {
     return 0;
 }
 
+static void note_type(cli_plan *plan, const char *type) {
+    for (uint32_t i = 0; i < plan->n_types; i++)
+        if (strcmp(plan->types[i], type) == 0) return;
+    if (plan->n_types < CLI_TYPES)
+        plan->types[plan->n_types++] = ds_arena_strdup(plan->arena, type);
+}
+
 static int look_at_topology(cli_plan *plan, const reading *r) {
     const ds_topology *found = NULL;
     for (uint32_t i = 0; i < r->box->topologies.n; i++) {
@@ -217,6 +228,8 @@ static int look_at_topology(cli_plan *plan, const reading *r) {
     for (uint32_t i = 0; i < plan->world; i++)
         plan->node += ds_topo_island(topo, i) == ds_topo_island(topo, 0);
     plan->device = plan->world ? ds_arena_strdup(plan->arena, ds_topo_device_type(topo, 0)) : "";
+    plan->n_types = 0;
+    for (uint32_t i = 0; i < plan->world; i++) note_type(plan, ds_topo_device_type(topo, i));
     ds_topo_free(topo);
     return plan->world ? 0 : missing("device", plan->box.path);
 }

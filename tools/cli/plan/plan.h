@@ -34,12 +34,24 @@ typedef enum cli_parallel {
     CLI_HAS_KEEPS = 32
 } cli_parallel;
 
+/* A part of --cluster: so many machines, so many GPUs of each. */
+typedef struct cli_part {
+    const cli_machine *machine;
+    int64_t machines, gpus;
+} cli_part;
+
+enum { CLI_PARTS = 4, CLI_TYPES = 8 };
+
 /* The model, the machine and the goal of a plan. Texts are in the arena or the caller's. */
 typedef struct cli_plan {
     ds_arena *arena;
     const char *source; /* MODEL as it was typed */
     const char *gpu;    /* --gpu: a GPU or a machine; NULL: --on, or the scenario's own topology */
     int64_t nodes;      /* 0: not said */
+    const char *cluster; /* --cluster: machines of several kinds; NULL: not said */
+    cli_part parts[CLI_PARTS];
+    uint32_t n_parts;
+    double between_gb_per_s; /* of the link between kinds; 0: no limit */
     cli_imported model, box;
     const char *model_func;                    /* NULL: to be found */
     const char *on_name;                       /* the topology; NULL: to be found */
@@ -53,7 +65,9 @@ typedef struct cli_plan {
     uint32_t n_fixed;
     /* found by cli_plan_look */
     uint32_t world, node; /* devices; devices with fast links to the first */
-    const char *device;   /* "H100-SXM5-80GB" */
+    const char *device;   /* "H100-SXM5-80GB", the first */
+    const char *types[CLI_TYPES];
+    uint32_t n_types; /* of devices, as far as there is room */
     bool has_loss;
     bool has_one_loop;  /* over its layers (ir/lang/mentions.h) */
     bool least_memory;  /* the space is that of the candidates that need least memory */
@@ -75,6 +89,10 @@ void cli_plan_split_name(ds_arena *arena, const char *arg, const char **file, co
 int cli_plan_find_model(cli_plan *plan, ds_setting *settings, uint32_t n_settings);
 /* plan->box of plan->gpu: a machine's name, or any name of a GPU that some machine has. */
 int cli_plan_find_machine(cli_plan *plan, const ds_profiles *profiles);
+/* plan->parts of plan->cluster, "A100:4x8,V100:12x8". Prints errors; returns the exit code. */
+int cli_plan_find_cluster(cli_plan *plan, const ds_profiles *profiles);
+/* The imports and the topology @cluster of plan->parts. */
+void cli_plan_put_cluster(const cli_plan *plan, ds_buf *out);
 /* The dtype by default, after cli_plan_look: bf16, or f16 on a device without bf16. */
 void cli_plan_choose_dtype(cli_plan *plan, const ds_profiles *profiles);
 

@@ -54,14 +54,18 @@ int cli_plan_find_machine(cli_plan *plan, const ds_profiles *profiles) {
     return 0;
 }
 
+/* All devices of a mixed cluster have the one dtype. */
 void cli_plan_choose_dtype(cli_plan *plan, const ds_profiles *profiles) {
     uint32_t kind;
     ds_error ignored;
     if (plan->dtype) return;
     plan->dtype = "bf16";
-    if (ds_profiles_find_kind(profiles, plan->device, DS_NOWHERE, &kind, &ignored) != DS_OK) return;
-    const double *peaks = ds_profiles_kind(profiles, kind)->peak_flop_per_s;
-    if (!(peaks[DS_BF16] > 0) && peaks[DS_F16] > 0) plan->dtype = "f16";
+    for (uint32_t i = 0; i < plan->n_types; i++) {
+        if (ds_profiles_find_kind(profiles, plan->types[i], DS_NOWHERE, &kind, &ignored) != DS_OK)
+            continue;
+        const double *peaks = ds_profiles_kind(profiles, kind)->peak_flop_per_s;
+        if (!(peaks[DS_BF16] > 0) && peaks[DS_F16] > 0) plan->dtype = "f16";
+    }
 }
 
 /* ---- a name of the library ---- */

@@ -1,0 +1,198 @@
+/* All structures of plans: kinds in every order, stages, widths, microbatches.
+ *
+ * Widths: dp divides the batch, tp is a power of two inside of a machine, stages of one kind are alike.
+ * Numbers of stages are all of the small ones, and halves and three quarters of the largest. */
+#include "search/mixed/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_SAMPLES = 64, EVERY_NUMBER = 8 };
+
+typedef struct lister {
+    const ds_mixed_problem *problem;
+    ds_mixed__pool *pools;
+    uint32_t n_pools;
+    int64_t divisors[512];
+    uint32_t n_divisors;
+} lister;
+
+/* ---- the pool ---- */
+
+static bool has_same_shape(const ds_mixed_plan *a, const ds_mixed_plan *b) {
+    if (a->side_by_side != b->side_by_side || a->n_stages != b->n_stages ||
+        a->n_groups != b->n_groups)
+        return false;
+    for (uint32_t s = 0; s < a->n_stages; s++)
+        if (a->stages[s].kind != b->stages[s].kind || a->stages[s].dp != b->stages[s].dp ||
+            a->stages[s].tp != b->stages[s].tp)
+            return false;
+    for (uint32_t g = 0; g < a->n_groups; g++)
+        if (a->groups[g].kind != b->groups[g].kind || a->groups[g].replicas != b->groups[g].replicas)
+            return false;
+    return true;
+}
+
+static void drop(ds_mixed__pool *pool, uint32_t i) {
+    pool->n--;
+    memmove(pool->plans + i, pool->plans + i + 1, (pool->n - i) * sizeof *pool->plans);
+    memmove(pool->values + i, pool->values + i + 1, (pool->n - i) * sizeof *pool->values);
+}
+
+/* The goal, or goal^(1 - w) $^w: plans along the front of time and $. */
+static double value_of(const ds_mixed__pool *pool, const ds_mixed_plan *plan) {
+    const double w = pool->price_weight, s = plan->estimate_s;
+    double goal = ds_mixed_value(pool->problem, plan, pool->goal, &pool->faults, s);
+    if (!(w > 0)) return goal;
+    return pow(goal, 1 - w) *
+           pow(ds_mixed_value(pool->problem, plan, DS_MIXED_COST, &pool->faults, s), w);
+}
+
+static void offer(ds_mixed__pool *pool, const ds_mixed_plan *plan) {
+    double value = value_of(pool, plan);
+    uint32_t alike = 0, last = 0, at = 0;
+    pool->n_estimated++;
+    if (pool->n == DS_MIXED__POOL && value >= pool->values[pool->n - 1]) return;
+    for (uint32_t i = 0; i < pool->n; i++)
+        if (has_same_shape(&pool->plans[i], plan)) alike++, last = i;
+    if (alike == DS_MIXED__ALIKE) {
+        if (value >= pool->values[last]) return;
+        drop(pool, last);
+    } else if (pool->n == DS_MIXED__POOL) {
+        drop(pool, pool->n - 1);
+    }
+    while (at < pool->n && pool->values[at] <= value) at++;
+    memmove(pool->plans + at + 1, pool->plans + at, (pool->n - at) * sizeof *pool->plans);
+    memmove(pool->values + at + 1, pool->values + at, (pool->n - at) * sizeof *pool->values);
+    pool->plans[at] = *plan;
+    pool->values[at] = value;
+    pool->n++;
+}
+
+bool ds_mixed__complete(const ds_mixed_problem *problem, ds_mixed_plan *plan) {
+    for (int recompute = 0; recompute < 2; recompute++) {
+        plan->recompute = recompute;
+        if (plan->side_by_side && !ds_mixed_share(problem, plan)) return false;
+        if (!ds_mixed_cut(problem, plan)) continue;
+        ds_mixed_estimate(problem, plan);
+        return true;
+    }
+    return false;
+}
+
+static void complete(lister *l, ds_mixed_plan *plan) {
+    plan->zero = 1;
+    plan->eager = plan->n_groups == 0 && plan->n_stages > 1;
+    if (!ds_mixed__complete(l->problem, plan)) return;
+    for (uint32_t i = 0; i < l->n_pools; i++) offer(&l->pools[i], plan);
+}
+
+/* ---- one after the other ---- */
+
+static void try_microbatches(lister *l, ds_mixed_plan *plan) {
+    for (uint32_t i = 0; i < l->n_divisors; i++) {
+        int64_t m = l->divisors[i], microbatch = l->problem->batch / m;
+        bool may = true;
+        for (uint32_t s = 0; s < plan->n_stages && may; s++)
+            may = microbatch % plan->stages[s].dp == 0 &&
+                  microbatch / plan->stages[s].dp <= MOST_SAMPLES;
+        plan->microbatches = m;
+        if (may && 2 * m >= plan->n_stages) complete(l, plan);
+    }
+}
+
+static uint32_t next_number(uint32_t n, uint32_t most) {
+    if (n < EVERY_NUMBER) return n + 1;
+    for (uint32_t part = 8; part > 1; part /= 2) {
+        if (n < most / part) return most / part;
+        if (part == 2 && n < most / 4 * 3) return most / 4 * 3;
+    }
+    return n < most / 4 * 3 ? most / 4 * 3 : n < most ? most : most + 1;
+}
+
+/* The plan has stages on the kinds in `taken`; one more kind follows, or none. */
+static void add_kind(lister *l, ds_mixed_plan *plan, unsigned taken) {
+    const ds_mixed_problem *problem = l->problem;
+    uint32_t before = plan->n_stages;
+    uint32_t most_stages = problem->layers < DS_MIXED_STAGES ? problem->layers : DS_MIXED_STAGES;
+    if (before > 1) try_microbatches(l, plan);
+    for (uint32_t k = 0; k < problem->n_kinds; k++) {
+        const ds_mixed_kind *kind = &problem->kinds[k];
+        if (taken >> k & 1) continue;
+        for (uint32_t t = 0; t < DS_MIXED_TPS; t++)
+            for (uint32_t d = 0; d < l->n_divisors && kind->pieces[t].known; d++) {
+                uint64_t width = (uint64_t)l->divisors[d] << t;
+                if (width > kind->n_devices) break;
+                uint32_t most = (uint32_t)(kind->n_devices / width);
+                if (most > most_stages - before) most = most_stages - before;
+                for (uint32_t n = 1; n <= most; n = next_number(n, most)) {
+                    for (uint32_t s = before; s < before + n; s++)
+                        plan->stages[s] = (ds_mixed_stage){(uint8_t)k, (uint16_t)l->divisors[d],
+                                                           (uint16_t)(1u << t), 0};
+                    plan->n_stages = (uint8_t)(before + n);
+                    add_kind(l, plan, taken | 1u << k);
+                }
+                plan->n_stages = (uint8_t)before;
+            }
+    }
+}
+
+/* ---- side by side ---- */
+
+static void try_shares(lister *l, ds_mixed_plan *plan) {
+    uint32_t n = 0;
+    for (uint32_t g = 0; g < plan->n_groups; g++) n += plan->groups[g].replicas;
+    for (uint32_t i = 0; i < l->n_divisors; i++) {
+        int64_t microbatch = l->problem->batch / l->divisors[i];
+        plan->microbatches = l->divisors[i];
+        if (microbatch < n || microbatch / n > MOST_SAMPLES || 2 * plan->microbatches < plan->n_stages)
+            continue;
+        complete(l, plan);
+    }
+}
+
+/* All replicas that a kind has room for, and powers of two. */
+static void add_group(lister *l, ds_mixed_plan *plan, uint32_t k) {
+    const ds_mixed_problem *problem = l->problem;
+    uint32_t pipeline = (uint32_t)plan->n_stages * plan->stages[0].tp, tp = 0;
+    if (k == problem->n_kinds) {
+        if (plan->n_groups) try_shares(l, plan);
+        return;
+    }
+    add_group(l, plan, k + 1);
+    while (1u << tp < plan->stages[0].tp) tp++;
+    uint32_t most = problem->kinds[k].n_devices / pipeline;
+    if (!problem->kinds[k].pieces[tp].known) return;
+    plan->n_groups++;
+    for (uint32_t n = 1; n <= most; n = n < EVERY_NUMBER || n == most ? n + 1 : 2 * n < most ? 2 * n : most) {
+        plan->groups[plan->n_groups - 1] = (ds_mixed_group){(uint8_t)k, (uint16_t)n, 0};
+        add_group(l, plan, k + 1);
+    }
+    plan->n_groups--;
+}
+
+static void add_pipelines(lister *l, ds_mixed_plan *plan) {
+    uint32_t most = 1;
+    for (uint32_t k = 0; k < l->problem->n_kinds && l->problem->cuts; k++)
+        if (l->problem->kinds[k].n_devices > most) most = l->problem->kinds[k].n_devices;
+    if (most > l->problem->layers) most = l->problem->layers;
+    if (most > DS_MIXED_STAGES) most = DS_MIXED_STAGES;
+    for (uint32_t t = 0; t < DS_MIXED_TPS; t++)
+        for (uint32_t n = 1; n <= most; n = next_number(n, most)) {
+            for (uint32_t s = 0; s < n; s++)
+                plan->stages[s] = (ds_mixed_stage){0, 0, (uint16_t)(1u << t), 0};
+            plan->n_stages = (uint8_t)n;
+            add_group(l, plan, 0);
+        }
+}
+
+void ds_mixed__list(const ds_mixed_problem *problem, ds_mixed__pool *pools, uint32_t n_pools) {
+    lister l = {.problem = problem, .pools = pools, .n_pools = n_pools};
+    const uint32_t most = sizeof l.divisors / sizeof *l.divisors;
+    for (int64_t d = 1; d <= problem->batch && l.n_divisors < most; d++)
+        if (problem->batch % d == 0) l.divisors[l.n_divisors++] = d;
+    ds_mixed_plan plan = {0};
+    if (problem->cuts) add_kind(&l, &plan, 0);
+    plan = (ds_mixed_plan){.side_by_side = true};
+    add_pipelines(&l, &plan);
+}

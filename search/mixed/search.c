@@ -1,0 +1,206 @@
+/* From structures to the winner: the best estimates are simulated whole, then changes of the best. */
+#include "search/mixed/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHANGES = 64, AT_A_TIME = 4 };
+static const double for_estimates = 0.6; /* of the simulations; the others try changes */
+
+typedef struct searcher {
+    const ds_mixed_problem *problem;
+    const ds_mixed_options *options;
+    ds_mixed_plan *tried;
+    uint32_t n, most;
+} searcher;
+
+/* ---- simulated plans ---- */
+
+static bool is_same(const ds_mixed_plan *a, const ds_mixed_plan *b) {
+    if (a->side_by_side != b->side_by_side || a->n_stages != b->n_stages ||
+        a->n_groups != b->n_groups || a->zero != b->zero || a->recompute != b->recompute ||
+        a->eager != b->eager || a->microbatches != b->microbatches)
+        return false;
+    for (uint32_t s = 0; s < a->n_stages; s++) {
+        const ds_mixed_stage *x = &a->stages[s], *y = &b->stages[s];
+        if (x->kind != y->kind || x->dp != y->dp || x->tp != y->tp || x->layers != y->layers)
+            return false;
+    }
+    for (uint32_t g = 0; g < a->n_groups; g++) {
+        const ds_mixed_group *x = &a->groups[g], *y = &b->groups[g];
+        if (x->kind != y->kind || x->replicas != y->replicas || x->share != y->share) return false;
+    }
+    return true;
+}
+
+static double value_of(const searcher *s, const ds_mixed_plan *plan) {
+    if (!plan->fits) return HUGE_VAL;
+    return ds_mixed_value(s->problem, plan, s->options->goal, &s->options->faults,
+                          (double)plan->step_ps * 1e-12);
+}
+
+/* The plan's place among the tried ones; s->n: it was not tried. */
+static uint32_t find_tried(const searcher *s, const ds_mixed_plan *plan) {
+    uint32_t i = 0;
+    while (i < s->n && !is_same(&s->tried[i], plan)) i++;
+    return i;
+}
+
+/* Simulates those of the plans that were not, `most` at most, some at a time; *taken counts plans. */
+static ds_status try_plans(searcher *s, const ds_mixed_plan *plans, uint32_t n, uint32_t most,
+                           uint32_t *taken, ds_error *err) {
+    uint32_t first = s->n;
+    if (most > s->most - s->n) most = s->most - s->n;
+    for (*taken = 0; *taken < n && s->n < first + most; ++*taken)
+        if (find_tried(s, &plans[*taken]) == s->n) s->tried[s->n++] = plans[*taken];
+    return s->n > first ? s->options->simulate(s->options->context, s->tried + first, s->n - first, err)
+                        : DS_OK;
+}
+
+/* ---- changes of a plan ---- */
+
+typedef struct changes {
+    uint32_t n;
+    ds_mixed_plan plans[CHANGES];
+} changes;
+
+static ds_mixed_plan *change(changes *all, const ds_mixed_plan *plan) {
+    ds_mixed_plan *to = &all->plans[all->n < CHANGES ? all->n++ : CHANGES - 1];
+    *to = *plan;
+    return to;
+}
+
+static void add_switches(changes *all, const ds_mixed_plan *plan) {
+    change(all, plan)->zero = !plan->zero;
+    change(all, plan)->recompute = !plan->recompute;
+    if (plan->n_stages > 1) change(all, plan)->eager = !plan->eager;
+}
+
+static void add_microbatches(const ds_mixed_problem *problem, changes *all,
+                             const ds_mixed_plan *plan) {
+    for (int way = 0; way < 2; way++) {
+        ds_mixed_plan next = *plan;
+        if (way ? next.microbatches % 2 : problem->batch / next.microbatches % 2) continue;
+        next.microbatches = way ? next.microbatches / 2 : next.microbatches * 2;
+        bool may = true;
+        for (uint32_t i = 0; i < next.n_stages && !next.side_by_side; i++)
+            may = may && problem->batch / next.microbatches % next.stages[i].dp == 0;
+        if (may && ds_mixed__complete(problem, &next)) *change(all, plan) = next;
+    }
+}
+
+/* A layer goes from a run of like stages to the next run, or back. */
+static void add_moves(changes *all, const ds_mixed_plan *plan) {
+    for (uint32_t s = 0; s + 1 < plan->n_stages; s++) {
+        const ds_mixed_stage *a = &plan->stages[s], *b = a + 1;
+        bool alike = a->layers == b->layers && a->kind == b->kind && s + 2 < plan->n_stages;
+        for (uint32_t way = 0; way < 2 && !alike; way++) {
+            if (plan->stages[s + way].layers < 2) continue;
+            ds_mixed_plan *next = change(all, plan);
+            next->stages[s + way].layers--;
+            next->stages[s + 1 - way].layers++;
+        }
+    }
+}
+
+/* A sample of each replica of the slower group goes to another group, and back. */
+static void add_shares(changes *all, const ds_mixed_plan *plan) {
+    for (uint32_t from = 0; from < plan->n_groups; from++)
+        for (uint32_t to = 0; to < plan->n_groups; to++)
+            for (int whole = 0; whole < 2 && from != to; whole++) {
+                uint32_t by = plan->groups[whole ? from : to].replicas;
+                if (plan->groups[from].share - by < plan->groups[from].replicas) continue;
+                ds_mixed_plan *next = change(all, plan);
+                next->groups[from].share -= by;
+                next->groups[to].share += by;
+            }
+}
+
+static uint32_t best_since(const searcher *s, uint32_t first, uint32_t best) {
+    for (uint32_t i = first; i < s->n; i++)
+        if (value_of(s, &s->tried[i]) < value_of(s, &s->tried[best])) best = i;
+    return best;
+}
+
+/* The plan's changes are simulated, AT_A_TIME of them, until none is better. A fixed number, so that
+ * plans do not depend on the number of workers. */
+static ds_status climb(searcher *s, uint32_t from, ds_error *err) {
+    changes *all = malloc(sizeof *all);
+    ds_status status = DS_OK;
+    for (bool moved = true; moved && status == DS_OK;) {
+        const ds_mixed_plan plan = s->tried[from];
+        uint32_t best = from, first = 0, taken;
+        all->n = 0;
+        add_moves(all, &plan);
+        add_shares(all, &plan);
+        add_switches(all, &plan);
+        add_microbatches(s->problem, all, &plan);
+        for (uint32_t i = 0; i < all->n && best == from && s->n > first && status == DS_OK;
+             i += taken) {
+            first = s->n;
+            status = try_plans(s, all->plans + i, all->n - i, AT_A_TIME, &taken, err);
+            best = best_since(s, first, best);
+        }
+        moved = best != from;
+        from = best;
+    }
+    free(all);
+    return status;
+}
+
+/* The n-th best of the simulated plans; UINT32_MAX: there are fewer. */
+static uint32_t nth_best(const searcher *s, uint32_t n) {
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint32_t better = 0;
+        double value = value_of(s, &s->tried[i]);
+        if (value == HUGE_VAL) continue;
+        for (uint32_t k = 0; k < s->n; k++) {
+            double other = value_of(s, &s->tried[k]);
+            better += other < value || (other == value && k < i);
+        }
+        if (better == n) return i;
+    }
+    return UINT32_MAX;
+}
+
+static void take_result(const searcher *s, ds_mixed_result *result) {
+    result->n_simulated = s->n;
+    result->plans = calloc(s->n + 1, sizeof *result->plans);
+    for (uint32_t i = 0, at; (at = nth_best(s, i)) != UINT32_MAX; i++)
+        result->plans[result->n_plans++] = s->tried[at];
+}
+
+ds_status ds_mixed_search(const ds_mixed_problem *problem, const ds_mixed_options *options,
+                          ds_mixed_result *result, ds_error *err) {
+    searcher s = {.problem = problem, .options = options, .most = options->max_runs};
+    uint32_t n_pools = options->front ? 4 : 1, taken;
+    ds_mixed__pool *pools = calloc(n_pools, sizeof *pools);
+    *result = (ds_mixed_result){0};
+    s.tried = calloc(s.most + 1, sizeof *s.tried);
+    for (uint32_t i = 0; i < n_pools; i++)
+        pools[i] = (ds_mixed__pool){.problem = problem,
+                                    .faults = options->faults,
+                                    .goal = options->goal,
+                                    .price_weight = i / 3.0};
+    ds_mixed__list(problem, pools, n_pools);
+    result->n_estimated = pools[0].n_estimated;
+    uint32_t runs = (uint32_t)(for_estimates * s.most / n_pools) + 1;
+    ds_status status = DS_OK;
+    for (uint32_t i = 0; i < n_pools && status == DS_OK; i++)
+        status = try_plans(&s, pools[i].plans, pools[i].n, runs, &taken, err);
+    uint32_t best = nth_best(&s, 0), second = nth_best(&s, 1);
+    if (status == DS_OK && best != UINT32_MAX) status = climb(&s, best, err);
+    if (status == DS_OK && second != UINT32_MAX) status = climb(&s, second, err);
+    for (uint32_t i = 0; i < n_pools && status == DS_OK; i++)
+        status = try_plans(&s, pools[i].plans, pools[i].n, s.most, &taken, err);
+    if (status == DS_OK) take_result(&s, result);
+    free(s.tried);
+    free(pools);
+    return status;
+}
+
+void ds_mixed_result_deinit(ds_mixed_result *result) {
+    free(result->plans);
+    *result = (ds_mixed_result){0};
+}
