@@ -41,11 +41,14 @@ double ds_mixed_value(const ds_mixed_problem *problem, const ds_mixed_plan *plan
         failures_per_s += used * problem->kinds[k].failures_per_hour / 3600;
     }
     switch (goal) {
-        case DS_MIXED_COST: return usd_per_s * step_s / tokens * 1e6;
-        case DS_MIXED_ENERGY: return watts * step_s / tokens;
-        case DS_MIXED_EXPECTED:
-            return usd_per_s * step_s / tokens * 1e6 *
-                   ds_mixed_stretch(failures_per_s, faults, 0, NULL);
-        default: return step_s;
+    case DS_MIXED_COST:
+        return usd_per_s * step_s / tokens * 1e6;
+    case DS_MIXED_ENERGY:
+        return watts * step_s / tokens;
+    case DS_MIXED_EXPECTED:
+        return usd_per_s * step_s / tokens * 1e6 *
+               ds_mixed_stretch(failures_per_s, faults, 0, NULL);
+    default:
+        return step_s;
     }
 }

@@ -1,9 +1,10 @@
 /* The time and memory of a plan, estimated from pieces.
  *
- *     step ≈ Σ_s (F_s + 2 send_s) + (m - 1) max_s max(F_s, send_s) + max_s (update_s + sum_s)
+ *     step ≈ Σ_s (F_s + 2 send_s) + (m - 1) max_s max(F_s, send_s) + Σ_s shown_s + max_s update_s
  *
  * F_s: forward and backward of a microbatch; send_s: a microbatch's activations to the next stage;
- * sum_s: the gradients' sum, less what the last microbatch's backward pass hides. Stage s of 1F1B
+ * shown_s: the gradients' sum in the last backward pass, of which a part is hidden where sums run beside
+ * compute. Stage s of 1F1B
  * keeps the activations of min(m, S - s) microbatches, eager 1F1B of min(m, 2 (S - s) - 1). */
 #include "search/mixed/mixed.h"
 #include "sim/run/shares.h"
@@ -72,8 +73,8 @@ static void take_line(const ds_mixed_problem *problem, const ds_mixed_plan *plan
             out->stages[s].kind = plan->groups[g].kind;
             out->stages[s].dp = plan->groups[g].replicas;
         }
-        out->samples[s] = plan->side_by_side ? widest_share(&plan->groups[g])
-                                             : microbatch / plan->stages[s].dp;
+        out->samples[s] =
+            plan->side_by_side ? widest_share(&plan->groups[g]) : microbatch / plan->stages[s].dp;
     }
     for (uint32_t i = 0; plan->side_by_side && i < plan->n_groups; i++)
         out->sync_dp += plan->groups[i].replicas;
@@ -110,15 +111,44 @@ static void bytes_of(const ds_mixed_problem *problem, const ds_mixed_plan *plan,
     *each = piece->layer_bytes - saved * problem->layer_params + layer;
 }
 
+/* ---- sums of gradients ---- */
+
+/* Seconds a byte of weights for the sum over dp replicas of tp devices. Beyond a machine the tp parts
+ * share the machine's network, so that the sum of all parts counts. */
+static double sync_rate(const ds_mixed_kind *kind, const double *rates, uint32_t dp, uint32_t tp) {
+    if (dp < 2) return 0;
+    if (dp * tp <= kind->per_machine) return rates[0] / tp;
+    double machines = (double)dp * tp / kind->per_machine;
+    double all = (double)kind->n_devices / kind->per_machine;
+    double part = all > 2 ? fmin(fmax(machines - 2, 0) / (all - 2), 1) : 0;
+    return rates[1] + part * (rates[2] - rates[1]);
+}
+
+static double line_sync_rate(const ds_mixed_problem *problem, const ds_mixed_plan *plan,
+                             const line *l, uint32_t s) {
+    const ds_mixed_stage *stage = &l->stages[s];
+    const ds_mixed_kind *kind = &problem->kinds[stage->kind];
+    uint32_t dp = l->sync_dp ? l->sync_dp : stage->dp;
+    bool scattered = plan->zero && problem->width % dp == 0;
+    if (!l->sync_dp || plan->n_groups < 2)
+        return sync_rate(kind, kind->sync_s_per_byte[scattered], stage->dp, stage->tp);
+    return problem->mixed_sync_s_per_byte[scattered];
+}
+
 /* ---- the cut ---- */
 
-/* Seconds of stage s over all lines: fixed, and for each layer. */
+/* Seconds of stage s of a line for a microbatch: fixed, and for each layer. The end of the step counts
+ * with its part for a microbatch. */
 static void seconds_of(const ds_mixed_problem *problem, const ds_mixed_plan *plan, const line *l,
                        uint32_t s, double *fixed, double *each) {
     ds_mixed_stage one = l->stages[s];
     one.layers = 1;
     *each = ds_mixed_stage_s(problem, &one, l->samples[s], false, plan->recompute);
     *fixed = ds_mixed_stage_s(problem, &one, l->samples[s], s + 1 == l->n, plan->recompute) - *each;
+    const ds_mixed_piece *piece = piece_of(problem, one.kind, one.tp);
+    double rate = 2 * line_sync_rate(problem, plan, l, s), m = (double)plan->microbatches;
+    *each += (piece->layer_update_s + rate * problem->layer_params) / m;
+    if (s == 0 || s + 1 == l->n) *fixed += (piece->ends_update_s + rate * problem->ends_params) / m;
 }
 
 typedef struct cutter {
@@ -161,9 +191,15 @@ static uint32_t sum_within(const cutter *c, double time) {
 
 /* Bisection for the least time within which all layers find a stage; what is too much then leaves the
  * busiest stages. */
-bool ds_mixed_cut(const ds_mixed_problem *problem, ds_mixed_plan *plan) {
+bool ds_mixed_cut(const ds_mixed_problem *problem, const ds_mixed_plan *simulated,
+                  ds_mixed_plan *plan) {
     cutter c;
     if (plan->n_stages > problem->layers || !fill_cutter(problem, plan, &c)) return false;
+    for (uint32_t s = 0; s < c.n && simulated; s++) {
+        double factor =
+            simulated->busy_s[s] / (c.fixed[s] + c.each[s] * simulated->stages[s].layers);
+        if (factor > 0) c.fixed[s] *= factor, c.each[s] *= factor;
+    }
     double low = 0, high = 0;
     for (uint32_t s = 0; s < c.n; s++)
         high = fmax(high, c.fixed[s] + c.each[s] * (problem->layers + 1));
@@ -230,38 +266,11 @@ bool ds_mixed_share(const ds_mixed_problem *problem, ds_mixed_plan *plan) {
 
 /* ---- time ---- */
 
-/* Seconds a byte of weights for the sum over dp replicas of tp devices. Beyond a machine the tp parts
- * share the machine's network, so that the sum of all parts counts. */
-static double sync_rate(const ds_mixed_kind *kind, uint32_t dp, uint32_t tp) {
-    if (dp < 2) return 0;
-    if (dp * tp <= kind->per_machine) return kind->sync_s_per_byte[0] / tp;
-    double machines = (double)dp * tp / kind->per_machine;
-    double all = (double)kind->n_devices / kind->per_machine;
-    double part = all > 2 ? fmin(fmax(machines - 2, 0) / (all - 2), 1) : 0;
-    return kind->sync_s_per_byte[1] +
-           part * (kind->sync_s_per_byte[2] - kind->sync_s_per_byte[1]);
-}
-
-static double line_sync_rate(const ds_mixed_problem *problem, const ds_mixed_plan *plan,
-                             const line *l, uint32_t s) {
-    const ds_mixed_stage *stage = &l->stages[s];
-    const ds_mixed_kind *kind = &problem->kinds[stage->kind];
-    if (!l->sync_dp || plan->n_groups < 2) return sync_rate(kind, stage->dp, stage->tp);
-    double rate = 0;
-    for (uint32_t g = 0; g < plan->n_groups; g++) {
-        const ds_mixed_kind *other = &problem->kinds[plan->groups[g].kind];
-        double far = fmax(other->sync_s_per_byte[2], other->sync_s_per_byte[1]);
-        rate = fmax(rate, far > 0 ? far : kind->sync_s_per_byte[2]);
-    }
-    if (problem->between_bytes_per_s > 0) rate = fmax(rate, 2 / problem->between_bytes_per_s);
-    return rate;
-}
-
 /* Bytes a second that the machines of a stage send. A ring's sum sends every byte of weights twice. */
 static double send_rate(const ds_mixed_problem *problem, const ds_mixed_stage *stage) {
     const ds_mixed_kind *kind = &problem->kinds[stage->kind];
     double machines = ceil((double)stage->dp * stage->tp / kind->per_machine);
-    double s_per_byte = fmax(kind->sync_s_per_byte[1], kind->sync_s_per_byte[0]);
+    double s_per_byte = fmax(kind->sync_s_per_byte[0][1], kind->sync_s_per_byte[0][0]);
     return s_per_byte > 0 ? machines * 2 / s_per_byte : HUGE_VAL;
 }
 
@@ -280,16 +289,20 @@ static double line_s(const ds_mixed_problem *problem, const ds_mixed_plan *plan,
         const ds_mixed_stage *stage = &l->stages[s];
         const ds_mixed_piece *piece = piece_of(problem, stage->kind, stage->tp);
         bool is_end = s == 0 || s + 1 == l->n;
-        double work = ds_mixed_stage_s(problem, stage, l->samples[s], s + 1 == l->n, plan->recompute);
+        double work =
+            ds_mixed_stage_s(problem, stage, l->samples[s], s + 1 == l->n, plan->recompute);
         double send = send_s(problem, l, s);
-        double bytes = 2 * (stage->layers * problem->layer_params +
-                            (is_end ? problem->ends_params : 0));
+        double bytes =
+            2 * (stage->layers * problem->layer_params + (is_end ? problem->ends_params : 0));
         double sum = bytes * line_sync_rate(problem, plan, l, s);
         double update = stage->layers * piece->layer_update_s + (is_end ? piece->ends_update_s : 0);
         if (plan->zero) update /= l->sync_dp ? l->sync_dp : stage->dp;
         fill += work + 2 * send;
         busiest = fmax(busiest, fmax(work, 2 * send));
-        end = fmax(end, update + fmax(sum - hides * work, sum / (stage->layers + 1)));
+        if (problem->kinds[stage->kind].hides_sums)
+            sum = fmax(sum - hides * work, sum / (stage->layers + 1));
+        fill += sum;
+        end = fmax(end, update);
     }
     return fill + (double)(plan->microbatches - 1) * busiest + end;
 }

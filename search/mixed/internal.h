@@ -19,7 +19,8 @@ typedef struct ds_mixed__pool {
     uint64_t n_estimated;
 } ds_mixed__pool;
 
-/* Shares, cuts and estimates the plan with and without recomputation; false: it does not fit. */
+/* Shares and cuts the batch and the layers, and chooses zero and, where nothing else fits,
+ * recomputation, by estimate; false: it does not fit. */
 bool ds_mixed__complete(const ds_mixed_problem *problem, ds_mixed_plan *plan);
 /* Lists all structures and puts the best into the pools. */
 void ds_mixed__list(const ds_mixed_problem *problem, ds_mixed__pool *pools, uint32_t n_pools);

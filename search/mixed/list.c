@@ -5,6 +5,7 @@
 #include "search/mixed/internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_SAMPLES = 64, EVERY_NUMBER = 8 };
@@ -19,6 +20,7 @@ typedef struct lister {
 
 /* ---- the pool ---- */
 
+/* Stages of the same widths, or replicas on the same kinds and of the same pipelines. */
 static bool has_same_shape(const ds_mixed_plan *a, const ds_mixed_plan *b) {
     if (a->side_by_side != b->side_by_side || a->n_stages != b->n_stages ||
         a->n_groups != b->n_groups)
@@ -28,8 +30,7 @@ static bool has_same_shape(const ds_mixed_plan *a, const ds_mixed_plan *b) {
             a->stages[s].tp != b->stages[s].tp)
             return false;
     for (uint32_t g = 0; g < a->n_groups; g++)
-        if (a->groups[g].kind != b->groups[g].kind || a->groups[g].replicas != b->groups[g].replicas)
-            return false;
+        if (a->groups[g].kind != b->groups[g].kind) return false;
     return true;
 }
 
@@ -69,22 +70,37 @@ static void offer(ds_mixed__pool *pool, const ds_mixed_plan *plan) {
     pool->n++;
 }
 
-bool ds_mixed__complete(const ds_mixed_problem *problem, ds_mixed_plan *plan) {
-    for (int recompute = 0; recompute < 2; recompute++) {
-        plan->recompute = recompute;
-        if (plan->side_by_side && !ds_mixed_share(problem, plan)) return false;
-        if (!ds_mixed_cut(problem, plan)) continue;
-        ds_mixed_estimate(problem, plan);
-        return true;
-    }
-    return false;
+static bool scatters_faster(const ds_mixed_problem *problem) {
+    bool any = problem->mixed_sync_s_per_byte[1] < problem->mixed_sync_s_per_byte[0];
+    for (uint32_t k = 0; k < problem->n_kinds; k++)
+        for (uint32_t i = 0; i < DS_MIXED_SPANS; i++)
+            any = any ||
+                  problem->kinds[k].sync_s_per_byte[1][i] < problem->kinds[k].sync_s_per_byte[0][i];
+    return any;
 }
 
-static void complete(lister *l, ds_mixed_plan *plan) {
-    plan->zero = 1;
-    plan->eager = plan->n_groups == 0 && plan->n_stages > 1;
-    if (!ds_mixed__complete(l->problem, plan)) return;
-    for (uint32_t i = 0; i < l->n_pools; i++) offer(&l->pools[i], plan);
+bool ds_mixed__complete(const ds_mixed_problem *problem, ds_mixed_plan *plan) {
+    ds_mixed_plan best = {.estimate_s = HUGE_VAL};
+    for (int recompute = 0; recompute < 2 && best.estimate_s == HUGE_VAL; recompute++) {
+        plan->recompute = recompute;
+        if (plan->side_by_side && !ds_mixed_share(problem, plan)) return false;
+        for (uint8_t zero = 0; zero < 2; zero++) {
+            if (zero && best.estimate_s < HUGE_VAL && !scatters_faster(problem)) break;
+            plan->zero = zero;
+            if (!ds_mixed_cut(problem, NULL, plan)) continue;
+            ds_mixed_estimate(problem, plan);
+            if (plan->estimate_s < best.estimate_s) best = *plan;
+        }
+    }
+    *plan = best;
+    return best.estimate_s < HUGE_VAL;
+}
+
+static void complete(lister *l, const ds_mixed_plan *plan) {
+    ds_mixed_plan whole = *plan;
+    whole.eager = plan->n_groups == 0 && plan->n_stages > 1;
+    if (!ds_mixed__complete(l->problem, &whole)) return;
+    for (uint32_t i = 0; i < l->n_pools; i++) offer(&l->pools[i], &whole);
 }
 
 /* ---- one after the other ---- */
@@ -145,7 +161,8 @@ static void try_shares(lister *l, ds_mixed_plan *plan) {
     for (uint32_t i = 0; i < l->n_divisors; i++) {
         int64_t microbatch = l->problem->batch / l->divisors[i];
         plan->microbatches = l->divisors[i];
-        if (microbatch < n || microbatch / n > MOST_SAMPLES || 2 * plan->microbatches < plan->n_stages)
+        if (microbatch < n || microbatch / n > MOST_SAMPLES ||
+            2 * plan->microbatches < plan->n_stages)
             continue;
         complete(l, plan);
     }
@@ -164,7 +181,9 @@ static void add_group(lister *l, ds_mixed_plan *plan, uint32_t k) {
     uint32_t most = problem->kinds[k].n_devices / pipeline;
     if (!problem->kinds[k].pieces[tp].known) return;
     plan->n_groups++;
-    for (uint32_t n = 1; n <= most; n = n < EVERY_NUMBER || n == most ? n + 1 : 2 * n < most ? 2 * n : most) {
+    for (uint32_t n = 1; n <= most; n = n < EVERY_NUMBER || n == most ? n + 1
+                                        : 2 * n < most                ? 2 * n
+                                                                      : most) {
         plan->groups[plan->n_groups - 1] = (ds_mixed_group){(uint8_t)k, (uint16_t)n, 0};
         add_group(l, plan, k + 1);
     }
@@ -186,6 +205,39 @@ static void add_pipelines(lister *l, ds_mixed_plan *plan) {
         }
 }
 
+/* ---- the whole ---- */
+
+/* The cut of the busiest stage need not be that of the shortest step: layers move from stage to stage
+ * while the estimate falls. */
+static void settle(const ds_mixed_problem *problem, ds_mixed_plan *plan) {
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t s = 0; s < 2u * plan->n_stages - 2u && !moved; s++) {
+            ds_mixed_plan next = *plan;
+            uint32_t from = s / 2 + s % 2, to = s / 2 + 1 - s % 2;
+            if (next.stages[from].layers < 2) continue;
+            next.stages[from].layers--;
+            next.stages[to].layers++;
+            ds_mixed_estimate(problem, &next);
+            moved = next.estimate_s < plan->estimate_s;
+            if (moved) *plan = next;
+        }
+    }
+}
+
+/* Offers the settled plans again. */
+static void settle_pool(ds_mixed__pool *pool) {
+    ds_mixed__pool *old = malloc(sizeof *old);
+    *old = *pool;
+    pool->n = 0;
+    for (uint32_t i = 0; i < old->n; i++) {
+        settle(pool->problem, &old->plans[i]);
+        offer(pool, &old->plans[i]);
+    }
+    pool->n_estimated = old->n_estimated;
+    free(old);
+}
+
 void ds_mixed__list(const ds_mixed_problem *problem, ds_mixed__pool *pools, uint32_t n_pools) {
     lister l = {.problem = problem, .pools = pools, .n_pools = n_pools};
     const uint32_t most = sizeof l.divisors / sizeof *l.divisors;
@@ -195,4 +247,5 @@ void ds_mixed__list(const ds_mixed_problem *problem, ds_mixed__pool *pools, uint
     if (problem->cuts) add_kind(&l, &plan, 0);
     plan = (ds_mixed_plan){.side_by_side = true};
     add_pipelines(&l, &plan);
+    for (uint32_t i = 0; i < n_pools; i++) settle_pool(&pools[i]);
 }

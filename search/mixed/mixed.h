@@ -14,8 +14,8 @@
 #ifndef DS_SEARCH_MIXED_MIXED_H
 #define DS_SEARCH_MIXED_MIXED_H
 
-#include "ir/base/str.h"
 #include "ir/base/error.h"
+#include "ir/base/str.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,14 +39,16 @@ typedef struct ds_mixed_piece {
 } ds_mixed_piece;
 
 typedef struct ds_mixed_kind {
-    const char *name;     /* the device type */
-    uint32_t n_devices;   /* of this kind */
-    uint32_t per_machine; /* devices of a machine: those with fast links to each other */
+    const char *name;        /* the device type */
+    uint32_t n_devices;      /* of this kind */
+    uint32_t per_machine;    /* devices of a machine: those with fast links to each other */
     const uint32_t *devices; /* [n_devices]: their numbers in the topology */
     double capacity_bytes;
     double usd_per_hour, watts; /* of a device; 0: not known */
     double failures_per_hour;   /* of a device: preemptions and failures */
-    double sync_s_per_byte[DS_MIXED_SPANS]; /* of a sum of gradients, a byte of weights */
+    /* Of a sum of gradients, a byte of weights: of all_reduces, and of zero = 1's scatters and gathers. */
+    double sync_s_per_byte[2][DS_MIXED_SPANS];
+    bool hides_sums; /* the sums run beside the backward pass */
     ds_mixed_piece pieces[DS_MIXED_TPS];
 } ds_mixed_kind;
 
@@ -57,9 +59,11 @@ typedef struct ds_mixed_problem {
     uint32_t layers;             /* 1: a model that stages do not cut */
     int64_t batch, sample_units; /* samples a step; tokens of a sample, 1 without tokens */
     double layer_params, ends_params;
-    double edge_bytes;      /* of a sample between two layers */
-    double between_bytes_per_s; /* of the link between kinds; 0: no limit */
-    bool cuts;              /* stages are allowed */
+    int64_t width; /* of a layer; what dp does not divide, zero = 1 leaves whole; 0: unknown */
+    double mixed_sync_s_per_byte[2]; /* as a kind's, over devices of all kinds */
+    double edge_bytes;               /* of a sample between two layers */
+    double between_bytes_per_s;      /* of the link between kinds; 0: no limit */
+    bool cuts;                       /* stages are allowed */
 } ds_mixed_problem;
 
 typedef struct ds_mixed_stage {
@@ -74,7 +78,7 @@ typedef struct ds_mixed_group {
 } ds_mixed_group;
 
 typedef struct ds_mixed_plan {
-    bool side_by_side;  /* the shape of replicas */
+    bool side_by_side; /* the shape of replicas */
     uint8_t n_stages, n_groups;
     uint8_t zero;
     bool recompute, eager;
@@ -85,14 +89,16 @@ typedef struct ds_mixed_plan {
     /* of the simulation */
     bool fits;
     int64_t step_ps, peak_bytes;
-    const char *by; /* a planner's name; NULL: ours */
+    double
+        busy_s[DS_MIXED_STAGES]; /* of stages one after the other: compute and exposed transfers */
 } ds_mixed_plan;
 
 /* ---- parts of a plan ---- */
 
 uint32_t ds_mixed_used(const ds_mixed_plan *plan, uint32_t kind); /* devices */
 /* The devices of a plan in the order of the mesh; returns how many. `out` has n_devices places. */
-uint32_t ds_mixed_devices(const ds_mixed_problem *problem, const ds_mixed_plan *plan, uint32_t *out);
+uint32_t ds_mixed_devices(const ds_mixed_problem *problem, const ds_mixed_plan *plan,
+                          uint32_t *out);
 /* "mesh @all = …\nmesh @m = …\n" on topology `on`, and the strategy's entries without braces. */
 void ds_mixed_put_mesh(const ds_mixed_problem *problem, const ds_mixed_plan *plan, const char *on,
                        ds_buf *out);
@@ -103,10 +109,12 @@ void ds_mixed_put_words(const ds_mixed_problem *problem, const ds_mixed_plan *pl
 /* ---- estimates ---- */
 
 /* Forward and backward of a stage for a microbatch with `samples` a replica. */
-double ds_mixed_stage_s(const ds_mixed_problem *problem, const ds_mixed_stage *stage, double samples,
-                        bool last, bool recompute);
-/* Cuts the layers: the busiest stage has least to do, within memory. False: no cut fits. */
-bool ds_mixed_cut(const ds_mixed_problem *problem, ds_mixed_plan *plan);
+double ds_mixed_stage_s(const ds_mixed_problem *problem, const ds_mixed_stage *stage,
+                        double samples, bool last, bool recompute);
+/* Cuts the layers: the busiest stage has least to do, within memory. `simulated` (NULL: none) is the
+ * same plan with another cut, whose busy_s correct the estimates of stages. False: no cut fits. */
+bool ds_mixed_cut(const ds_mixed_problem *problem, const ds_mixed_plan *simulated,
+                  ds_mixed_plan *plan);
 /* Sets the parts of the batch that side-by-side replicas end a microbatch with at one time. */
 bool ds_mixed_share(const ds_mixed_problem *problem, ds_mixed_plan *plan);
 /* Sets estimate_s of a plan with its cut. */
@@ -133,13 +141,13 @@ typedef struct ds_mixed_faults {
 double ds_mixed_stretch(double per_s, const ds_mixed_faults *faults, double interval_s,
                         double *best_interval_s);
 /* The plan's value for a step of `step_s`; less is better. */
-double ds_mixed_value(const ds_mixed_problem *problem, const ds_mixed_plan *plan, ds_mixed_goal goal,
-                      const ds_mixed_faults *faults, double step_s);
+double ds_mixed_value(const ds_mixed_problem *problem, const ds_mixed_plan *plan,
+                      ds_mixed_goal goal, const ds_mixed_faults *faults, double step_s);
 
 /* ---- the search ---- */
 
-/* Simulates n plans whole, in any order: sets fits, step_ps, peak_bytes; `fits` is false where the
- * program is refused. Errors end the search. */
+/* Simulates n plans whole, in any order: sets fits, step_ps, peak_bytes, busy_s; `fits` is false where
+ * the program is refused. Errors end the search. */
 typedef ds_status (*ds_mixed_simulate)(void *context, ds_mixed_plan *plans, uint32_t n,
                                        ds_error *err);
 

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHANGES = 64, AT_A_TIME = 4 };
-static const double for_estimates = 0.6; /* of the simulations; the others try changes */
+enum { CHANGES = 64, AT_A_TIME = 4, CUT_AGAIN = 4 };
+static const double for_estimates = 0.4; /* of the simulations; the others try changes */
+static const double worth = 1.1; /* a change's estimate over the plan's; worse ones are left */
 
 typedef struct searcher {
     const ds_mixed_problem *problem;
@@ -54,8 +55,9 @@ static ds_status try_plans(searcher *s, const ds_mixed_plan *plans, uint32_t n, 
     if (most > s->most - s->n) most = s->most - s->n;
     for (*taken = 0; *taken < n && s->n < first + most; ++*taken)
         if (find_tried(s, &plans[*taken]) == s->n) s->tried[s->n++] = plans[*taken];
-    return s->n > first ? s->options->simulate(s->options->context, s->tried + first, s->n - first, err)
-                        : DS_OK;
+    return s->n > first
+               ? s->options->simulate(s->options->context, s->tried + first, s->n - first, err)
+               : DS_OK;
 }
 
 /* ---- changes of a plan ---- */
@@ -90,16 +92,18 @@ static void add_microbatches(const ds_mixed_problem *problem, changes *all,
     }
 }
 
-/* A layer goes from a run of like stages to the next run, or back. */
+/* One or two layers go from a run of like stages to the next run, or back. */
 static void add_moves(changes *all, const ds_mixed_plan *plan) {
     for (uint32_t s = 0; s + 1 < plan->n_stages; s++) {
         const ds_mixed_stage *a = &plan->stages[s], *b = a + 1;
         bool alike = a->layers == b->layers && a->kind == b->kind && s + 2 < plan->n_stages;
-        for (uint32_t way = 0; way < 2 && !alike; way++) {
-            if (plan->stages[s + way].layers < 2) continue;
+        for (uint32_t way = 0; way < 4 && !alike; way++) {
+            uint32_t from = s + way % 2, to = s + 1 - way % 2;
+            uint16_t by = (uint16_t)(1 + way / 2);
+            if (plan->stages[from].layers <= by) continue;
             ds_mixed_plan *next = change(all, plan);
-            next->stages[s + way].layers--;
-            next->stages[s + 1 - way].layers++;
+            next->stages[from].layers = (uint16_t)(next->stages[from].layers - by);
+            next->stages[to].layers = (uint16_t)(next->stages[to].layers + by);
         }
     }
 }
@@ -123,6 +127,16 @@ static uint32_t best_since(const searcher *s, uint32_t first, uint32_t best) {
     return best;
 }
 
+/* Leaves the changes that the estimate calls worse. */
+static void keep_worth(const ds_mixed_problem *problem, changes *all, const ds_mixed_plan *plan) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < all->n; i++) {
+        ds_mixed_estimate(problem, &all->plans[i]);
+        if (all->plans[i].estimate_s <= worth * plan->estimate_s) all->plans[n++] = all->plans[i];
+    }
+    all->n = n;
+}
+
 /* The plan's changes are simulated, AT_A_TIME of them, until none is better. A fixed number, so that
  * plans do not depend on the number of workers. */
 static ds_status climb(searcher *s, uint32_t from, ds_error *err) {
@@ -136,6 +150,7 @@ static ds_status climb(searcher *s, uint32_t from, ds_error *err) {
         add_shares(all, &plan);
         add_switches(all, &plan);
         add_microbatches(s->problem, all, &plan);
+        keep_worth(s->problem, all, &plan);
         for (uint32_t i = 0; i < all->n && best == from && s->n > first && status == DS_OK;
              i += taken) {
             first = s->n;
@@ -164,6 +179,19 @@ static uint32_t nth_best(const searcher *s, uint32_t n) {
     return UINT32_MAX;
 }
 
+/* The best plans with stages are cut again, by the times of their stages as simulated. */
+static ds_status cut_again(searcher *s, ds_error *err) {
+    ds_mixed_plan plans[CUT_AGAIN];
+    uint32_t n = 0, taken;
+    for (uint32_t i = 0, at; n < CUT_AGAIN && (at = nth_best(s, i)) != UINT32_MAX; i++) {
+        const ds_mixed_plan *plan = &s->tried[at];
+        plans[n] = *plan;
+        if (plan->side_by_side || !ds_mixed_cut(s->problem, plan, &plans[n])) continue;
+        n++;
+    }
+    return try_plans(s, plans, n, n, &taken, err);
+}
+
 static void take_result(const searcher *s, ds_mixed_result *result) {
     result->n_simulated = s->n;
     result->plans = calloc(s->n + 1, sizeof *result->plans);
@@ -189,6 +217,7 @@ ds_status ds_mixed_search(const ds_mixed_problem *problem, const ds_mixed_option
     ds_status status = DS_OK;
     for (uint32_t i = 0; i < n_pools && status == DS_OK; i++)
         status = try_plans(&s, pools[i].plans, pools[i].n, runs, &taken, err);
+    if (status == DS_OK) status = cut_again(&s, err);
     uint32_t best = nth_best(&s, 0), second = nth_best(&s, 1);
     if (status == DS_OK && best != UINT32_MAX) status = climb(&s, best, err);
     if (status == DS_OK && second != UINT32_MAX) status = climb(&s, second, err);

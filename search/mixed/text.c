@@ -106,7 +106,8 @@ void ds_mixed_put_strategy(const ds_mixed_problem *problem, const ds_mixed_plan 
     }
     if (plan->side_by_side) {
         ds_buf_printf(out, "dp = %" PRIu32 ", ", replicas(plan));
-        if (plan->n_stages > 1) ds_buf_printf(out, "pp = %d, order = \"dp pp cp tp\", ", plan->n_stages);
+        if (plan->n_stages > 1)
+            ds_buf_printf(out, "pp = %d, order = \"dp pp cp tp\", ", plan->n_stages);
         if (tp) ds_buf_printf(out, "tp = %d, ", plan->stages[0].tp);
         put_shares(plan, out);
     } else {

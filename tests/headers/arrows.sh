@@ -63,6 +63,7 @@ offences=$(
     may search/pase ir sim search/pase
     may search/tap ir sim search/pase search/tap
     may search/tag ir sim search/pase search/tag
+    may search/mixed ir/base sim/run search/mixed
 
     private
     for folder in $(find ir sim search -name '*.[ch]' | sed 's,/[^/]*$,,' | sort -u); do

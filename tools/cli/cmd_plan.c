@@ -73,7 +73,8 @@ static void check_usage(void *arguments_, struct argp_state *state) {
         argp_error(state,
                    "say which MODEL: a config.json, a .dir file, or a name of --list-models");
     if (args->plan.cluster && (args->plan.gpu || args->plan.box.path || args->plan.nodes))
-        argp_error(state, "--cluster says machines and how many: leave out --gpu, --on and --nodes");
+        argp_error(state,
+                   "--cluster says machines and how many: leave out --gpu, --on and --nodes");
     if (args->plan.gpu && args->plan.box.path)
         argp_error(state, "--gpu or --on: a machine by name, or a file of your own");
     if (args->search.sweep.path && strcmp(args->search.sweep.path, "-") == 0)
@@ -89,11 +90,12 @@ static const cli_option option_rows[] = {
      .help = "How many of the machine; default: 1. With --on the topology's param `nodes`",
      .least = 1, .most = 1000000},
     {CLI_TEXT, AT(plan.cluster), "cluster", 0, "NAME:MACHINES[xGPUS],...",
-     .help = "In place of --gpu machines of several kinds: A100:4x8,V100:12x8 are 4 machines with 8 "
-             "A100 and 12 with 8 V100. Plans then have stages of several widths or unequal replicas"},
+     .help =
+         "In place of --gpu machines of several kinds: A100:4x8,V100:12x8 are 4 machines with 8 "
+         "A100 and 12 with 8 V100. Plans then have stages of several widths or unequal replicas"},
     {CLI_REAL, AT(plan.between_gb_per_s), "between", 0, "GB/s",
-     .help = "With --cluster: what the networks of two kinds send each other, each way; default: no "
-             "limit but the machines' own ports"},
+     .help = "With --cluster: rate of the link from each kind's network to the others, each way; "
+             "default: no limit but the machines' own ports"},
     {CLI_READ, 0, "on", 0, "FILE[@NAME]",
      .help = "In place of --gpu a topology of your own: the last one of the file, which the others "
              "are part of, or the one named. Default: the topology of MODEL's scenario",
@@ -110,9 +112,10 @@ static const cli_option option_rows[] = {
              "config's positions (config.json), or the file's",
      .least = 1, .most = 1000000000},
     {CLI_READ, AT(plan.objective), "objective", 0, "WHAT",
-     .help = "step_time (default), throughput, memory, mfu or bubble; on several kinds of machines "
-             "step_time, cost ($ a million tokens), energy (J a token at the boards' limits, an upper "
-             "bound) or expected (cost with --preempt)",
+     .help =
+         "step_time (default), throughput, memory, mfu or bubble; on several kinds of machines "
+         "step_time, cost ($ a million tokens), energy (J a token at the boards' limits, an upper "
+         "bound) or expected (cost with --preempt)",
      .read = read_objective},
     {CLI_FLAG, AT(mixed.front), "front", 0, NULL,
      .help = "On several kinds of machines: the Pareto front of time and $"},

@@ -36,6 +36,7 @@ static const machine machines[] = {
     {"mi300x", "MI300X-192GB", 8, 448, 400},
     {"h800", "H800-SXM-80GB", 8, 200, 400},
     {"l40s", "L40S-48GB", 8, 31, 100},
+    {"g4dn", "T4", 4, 15.75, 6.25},
     {"rtx-pro-6000", "RTX-PRO-6000-SE-96GB", 8, 63, 200},
 };
 #define N_MACHINES (sizeof machines / sizeof *machines)

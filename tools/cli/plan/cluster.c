@@ -27,7 +27,8 @@ static bool read_sizes(const char *text, cli_part *part) {
 static int read_part(cli_plan *plan, char *text, const ds_profiles *profiles) {
     char *colon = strchr(text, ':');
     ds_error err;
-    if (plan->n_parts == CLI_PARTS) return refuse(plan, "more than four kinds, beginning with", text);
+    if (plan->n_parts == CLI_PARTS)
+        return refuse(plan, "more than four kinds, beginning with", text);
     cli_part *part = &plan->parts[plan->n_parts++];
     if (colon) *colon = '\0';
     if (cli_library_find_machine(text, profiles, &part->machine, &err) != DS_OK)

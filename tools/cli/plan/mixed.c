@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DEFAULT_RUNS = 48 };
+enum { DEFAULT_RUNS = 32 };
 static const ds_mixed_faults default_faults = {60, 300};
 
 static const struct {
@@ -81,7 +81,8 @@ static bool knows(const cli_mixed *mixed, ds_mixed_goal goal) {
 }
 
 static double value(const cli_mixed *mixed, const ds_mixed_plan *plan, ds_mixed_goal goal) {
-    return ds_mixed_value(&mixed->problem, plan, goal, &mixed->faults, (double)plan->step_ps * 1e-12);
+    return ds_mixed_value(&mixed->problem, plan, goal, &mixed->faults,
+                          (double)plan->step_ps * 1e-12);
 }
 
 static void put_value(const cli_mixed *mixed, const ds_mixed_plan *plan, ds_mixed_goal goal,
@@ -143,7 +144,8 @@ static bool is_on_front(const cli_mixed *mixed, uint32_t i) {
 }
 
 static int by_time(const void *a, const void *b) {
-    const ds_mixed_plan *x = *(const ds_mixed_plan *const *)a, *y = *(const ds_mixed_plan *const *)b;
+    const ds_mixed_plan *x = *(const ds_mixed_plan *const *)a,
+                        *y = *(const ds_mixed_plan *const *)b;
     return (x->step_ps > y->step_ps) - (x->step_ps < y->step_ps);
 }
 
@@ -177,7 +179,8 @@ static void put_faults(const cli_mixed *mixed, const ds_mixed_plan *plan, ds_buf
     ds_buf_printf(out,
                   "\nPlan 1 with preemptions: one in %.4g s, a checkpoint of %g s every %.4g s of "
                   "work, restarts of %g s: %.4g times the time\n",
-                  1 / per_s, mixed->faults.checkpoint_s, interval, mixed->faults.restart_s, stretch);
+                  1 / per_s, mixed->faults.checkpoint_s, interval, mixed->faults.restart_s,
+                  stretch);
 }
 
 /* ---- JSON ---- */
@@ -241,9 +244,10 @@ static ds_status write_plan(const cli_mixed *mixed, const ds_mixed_plan *best, d
     ds_buf text = {0};
     cli_plan plan = *mixed->plan;
     cli_plan_see_from(&plan, mixed->args->write);
-    cli_mixed_put_program(mixed, &plan, best, "", &text);
+    cli_mixed_put_program(mixed, &plan, best, &text);
     ds_status status = cli_plan_fix(&plan, mixed->args->write, &text, err);
-    if (status == DS_OK) status = cli_write(mixed->common, mixed->args->write, text.text, text.n, err);
+    if (status == DS_OK)
+        status = cli_write(mixed->common, mixed->args->write, text.text, text.n, err);
     ds_buf_deinit(&text);
     return status;
 }
@@ -259,7 +263,7 @@ static ds_status show(const cli_mixed *mixed, ds_error *err) {
     const ds_mixed_result *result = &mixed->result;
     const ds_mixed_plan *best = result->n_plans ? &result->plans[0] : NULL;
     ds_buf out = {0}, scenario = {0};
-    if (best) cli_mixed_put_program(mixed, mixed->plan, best, "", &scenario);
+    if (best) cli_mixed_put_program(mixed, mixed->plan, best, &scenario);
     if (mixed->args->json) {
         put_json(mixed, scenario.text, &out);
     } else {
@@ -279,8 +283,8 @@ static ds_status show(const cli_mixed *mixed, ds_error *err) {
 }
 
 static ds_status check(const cli_mixed *mixed, ds_error *err) {
-    ds_mixed_goal wanted = mixed->args->front && mixed->goal == DS_MIXED_STEP_TIME ? DS_MIXED_COST
-                                                                                    : mixed->goal;
+    ds_mixed_goal wanted =
+        mixed->args->front && mixed->goal == DS_MIXED_STEP_TIME ? DS_MIXED_COST : mixed->goal;
     for (uint32_t k = 0; k < mixed->problem.n_kinds; k++) {
         const ds_mixed_kind *kind = &mixed->problem.kinds[k];
         if (wanted == DS_MIXED_STEP_TIME || wanted == DS_MIXED_ENERGY || kind->usd_per_hour > 0)
@@ -309,7 +313,8 @@ static ds_status search(cli_mixed *mixed, ds_error *err) {
     options.max_runs = mixed->args->max_runs ? (uint32_t)mixed->args->max_runs : DEFAULT_RUNS;
     DS_TRY(ds_mixed_search(&mixed->problem, &options, &mixed->result, err));
     clock_gettime(CLOCK_MONOTONIC, &end);
-    mixed->seconds = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9;
+    mixed->seconds =
+        (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9;
     return DS_OK;
 }
 

@@ -9,8 +9,8 @@
 enum { CLI_MIXED_WORKERS = 16 };
 
 typedef struct cli_mixed_arguments {
-    const char *prices, *preempt;    /* "A100=3.67,V100=2.86"; failures of a device and hour */
-    double checkpoint_s, restart_s;  /* 0: the defaults below */
+    const char *prices, *preempt;   /* "A100=3.67,V100=2.86"; failures of a device and hour */
+    double checkpoint_s, restart_s; /* 0: the defaults below */
     bool front, peers, json;
     const char *write;
     uint32_t top;
@@ -29,23 +29,26 @@ typedef struct cli_mixed {
     ds_mixed_goal goal;
     ds_mixed_faults faults;
     ds_mixed_result result;
-    uint32_t n_pieces;  /* simulated */
-    double seconds;     /* of the search, and of measuring before */
-    ds_error first;     /* why a plan was refused; code DS_OK: none was */
+    uint32_t n_pieces; /* simulated */
+    double seconds;    /* of the search, and of measuring before */
+    ds_error first;    /* why a plan was refused; code DS_OK: none was */
 } cli_mixed;
 
 /* Step, memory and sizes of a simulated text. */
 typedef struct cli_mixed_run {
-    int64_t step_ps, peak_bytes, capacity_bytes, parameters;
+    int64_t step_ps, comm_ps, hidden_ps, peak_bytes, capacity_bytes,
+        parameters; /* comm: exposed and hidden */
     bool fits;
+    double busy_s[DS_MIXED_STAGES]; /* of devices[s], as far as they are asked for */
 } cli_mixed_run;
 
-/* The program of a plan. `more`: more entries of its strategy, each followed by a comma, or "". */
+/* The program of a plan. */
 void cli_mixed_put_program(const cli_mixed *mixed, const cli_plan *plan, const ds_mixed_plan *p,
-                           const char *more, ds_buf *out);
-/* Simulates a program, and counts the model's parameters if `counts`. `ground` is the caller's alone. */
+                           ds_buf *out);
+/* Simulates a program; with a plan, which the program is of, also the busy times of its stages, without
+ * one the model's parameters. `ground` is the caller's alone. */
 ds_status cli_mixed_run_text(const cli_mixed *mixed, ds_plan_ground *ground, const ds_buf *text,
-                             bool counts, cli_mixed_run *out, ds_error *err);
+                             const ds_mixed_plan *plan, cli_mixed_run *out, ds_error *err);
 /* ds_mixed_simulate for a cli_mixed, with its workers. */
 ds_status cli_mixed_simulate(void *mixed, ds_mixed_plan *plans, uint32_t n, ds_error *err);
 /* Fills the problem: kinds and devices of the topology, prices, and pieces by simulation. */

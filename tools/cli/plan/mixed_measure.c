@@ -24,7 +24,7 @@ static const char *on(const cli_plan *plan) {
 }
 
 void cli_mixed_put_program(const cli_mixed *mixed, const cli_plan *plan, const ds_mixed_plan *p,
-                           const char *more, ds_buf *out) {
+                           ds_buf *out) {
     char batch[24];
     snprintf(batch, sizeof batch, "%" PRId64, plan->batch);
     ds_buf_put(out, "dir 1\n\n");
@@ -33,15 +33,30 @@ void cli_mixed_put_program(const cli_mixed *mixed, const cli_plan *plan, const d
     ds_buf_printf(out,
                   "\nscenario {\n  name = \"%s\"\n  model = @model.%s\n  on = %s\n  mesh = @plan\n"
                   "%s  framework = none\n  memory = allocator\n"
-                  "  train { %soptimizer = %s, dtype = %s }\n  strategy { %s",
+                  "  train { %soptimizer = %s, dtype = %s }\n  strategy { ",
                   plan->model_func, plan->model_func, on(plan), plan->keys.n ? plan->keys.text : "",
-                  plan->has_loss ? "" : "loss = mse, ", plan->optimizer, plan->dtype, more);
+                  plan->has_loss ? "" : "loss = mse, ", plan->optimizer, plan->dtype);
     ds_mixed_put_strategy(&mixed->problem, p, out);
     ds_buf_put(out, " }\n}\n");
 }
 
+/* The first device of a stage does as much as the others. */
+static void take_busy(const cli_mixed *mixed, const ds_mixed_plan *plan, const ds_result *result,
+                      cli_mixed_run *out) {
+    uint32_t *devices = calloc(mixed->problem.n_devices, sizeof *devices), at = 0;
+    ds_mixed_devices(&mixed->problem, plan, devices);
+    for (uint32_t s = 0; s < plan->n_stages; s++) {
+        uint32_t cls = result->plan->class_of[devices[at]];
+        const ds_account *account = &result->accounts[cls];
+        if (cls != DS_NONE)
+            out->busy_s[s] = (double)(account->compute_ps + account->exposed_comm_ps) * 1e-12;
+        at += (uint32_t)plan->stages[s].dp * plan->stages[s].tp;
+    }
+    free(devices);
+}
+
 static ds_status run_unit(const cli_mixed *mixed, ds_plan_ground *ground, ds_unit *unit,
-                          bool counts, cli_mixed_run *out, ds_error *err) {
+                          const ds_mixed_plan *plan, cli_mixed_run *out, ds_error *err) {
     ds_binding binding;
     ds_sim_options options;
     ds_result *result;
@@ -56,26 +71,29 @@ static ds_status run_unit(const cli_mixed *mixed, ds_plan_ground *ground, ds_uni
     DS_TRY(ds_bind(unit, NULL, 0, &binding, err));
     DS_TRY(ds_eval_options(&binding, &options, err));
     options.ground = ground;
-    if (counts) {
+    if (!plan) {
         ds_model_counts n;
         DS_TRY(ds_model_count(&binding, ds_scenario_model(unit), &n, err));
         out->parameters = n.parameters;
     }
     DS_TRY(ds_simulate(&binding, mixed->profiles, &options, &result, err));
     out->step_ps = result->metrics.step_ps;
+    out->hidden_ps = result->metrics.hidden_comm_ps;
+    out->comm_ps = result->metrics.exposed_comm_ps + out->hidden_ps;
     out->peak_bytes = result->metrics.peak_bytes;
     out->capacity_bytes = result->metrics.capacity_bytes;
     out->fits = result->metrics.fits;
+    if (plan && !plan->side_by_side) take_busy(mixed, plan, result, out);
     ds_result_free(result);
     return DS_OK;
 }
 
 ds_status cli_mixed_run_text(const cli_mixed *mixed, ds_plan_ground *ground, const ds_buf *text,
-                             bool counts, cli_mixed_run *out, ds_error *err) {
+                             const ds_mixed_plan *plan, cli_mixed_run *out, ds_error *err) {
     ds_unit *unit = NULL;
     *out = (cli_mixed_run){0};
     ds_status status = ds_load_text("plan", text->text, text->n, &mixed->plan->load, &unit, err);
-    if (status == DS_OK) status = run_unit(mixed, ground, unit, counts, out, err);
+    if (status == DS_OK) status = run_unit(mixed, ground, unit, plan, out, err);
     ds_unit_free(unit);
     return status;
 }
@@ -87,6 +105,7 @@ typedef struct worker {
     const cli_mixed *mixed;
     uint32_t first, step, n;
     const ds_buf *texts;
+    const ds_mixed_plan *plans;
     cli_mixed_run *runs;
     ds_error *errors;
     pthread_t thread;
@@ -96,18 +115,19 @@ typedef struct worker {
 static void *work(void *context) {
     worker *w = context;
     for (uint32_t i = w->first; i < w->n; i += w->step)
-        if (cli_mixed_run_text(w->mixed, w->mixed->grounds[w->first], &w->texts[i], false,
+        if (cli_mixed_run_text(w->mixed, w->mixed->grounds[w->first], &w->texts[i], &w->plans[i],
                                &w->runs[i], &w->errors[i]) != DS_OK)
             w->runs[i] = (cli_mixed_run){0};
     return NULL;
 }
 
-static void work_all(const cli_mixed *mixed, const ds_buf *texts, cli_mixed_run *runs,
-                     ds_error *errors, uint32_t n) {
+static void work_all(const worker *all) {
+    const cli_mixed *mixed = all->mixed;
+    const uint32_t n = all->n;
     worker workers[CLI_MIXED_WORKERS];
     for (uint32_t i = 0; i < mixed->n_workers; i++) {
-        workers[i] = (worker){.mixed = mixed, .first = i, .step = mixed->n_workers, .n = n,
-                              .texts = texts, .runs = runs, .errors = errors};
+        workers[i] = *all;
+        workers[i].first = i;
         workers[i].started =
             i && i < n && pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0;
     }
@@ -124,14 +144,22 @@ ds_status cli_mixed_simulate(void *context, ds_mixed_plan *plans, uint32_t n, ds
     ds_error *errors = calloc(n, sizeof *errors);
     ds_status status = DS_OK;
     for (uint32_t i = 0; i < n && status == DS_OK; i++) {
-        cli_mixed_put_program(mixed, mixed->plan, &plans[i], "", &texts[i]);
+        cli_mixed_put_program(mixed, mixed->plan, &plans[i], &texts[i]);
         status = cli_plan_fix(mixed->plan, "plan", &texts[i], err);
     }
-    if (status == DS_OK) work_all(mixed, texts, runs, errors, n);
+    const worker all = {.mixed = mixed,
+                        .step = mixed->n_workers,
+                        .n = n,
+                        .texts = texts,
+                        .plans = plans,
+                        .runs = runs,
+                        .errors = errors};
+    if (status == DS_OK) work_all(&all);
     for (uint32_t i = 0; i < n; i++) {
         plans[i].fits = runs[i].fits;
         plans[i].step_ps = runs[i].step_ps;
         plans[i].peak_bytes = runs[i].peak_bytes;
+        memcpy(plans[i].busy_s, runs[i].busy_s, sizeof runs[i].busy_s);
         if (errors[i].code && !mixed->first.code) mixed->first = errors[i];
         ds_buf_deinit(&texts[i]);
     }
@@ -143,8 +171,8 @@ ds_status cli_mixed_simulate(void *context, ds_mixed_plan *plans, uint32_t n, ds
 
 /* ---- kinds ---- */
 
-static ds_status read_types(cli_mixed *mixed, const ds_topology *topology, const ds_binding *binding,
-                            ds_error *err) {
+static ds_status read_types(cli_mixed *mixed, const ds_topology *topology,
+                            const ds_binding *binding, ds_error *err) {
     ds_mixed_problem *problem = &mixed->problem;
     ds_arena *arena = mixed->plan->arena;
     ds_topo *topo;
@@ -258,7 +286,9 @@ static ds_status find_prices(cli_mixed *mixed, ds_error *err) {
 /* ---- pieces ---- */
 
 typedef struct piece {
-    uint32_t kind, tp, dp, other; /* other: a kind with one more replica; UINT32_MAX: none */
+    uint32_t kind, tp, dp;
+    bool all_kinds; /* dp replicas on each kind, beginning with `kind` */
+    uint8_t zero;
     int64_t layers, samples, microbatches;
 } piece;
 
@@ -268,17 +298,19 @@ static ds_status run_piece(cli_mixed *mixed, const piece *p, cli_mixed_run *run,
     ds_buf text = {0};
     one.stages[0].tp = (uint16_t)p->tp;
     one.groups[0] = (ds_mixed_group){(uint8_t)p->kind, (uint16_t)p->dp, p->dp * p->samples};
-    if (p->other != UINT32_MAX)
-        one.groups[one.n_groups++] = (ds_mixed_group){(uint8_t)p->other, 1, p->samples};
+    for (uint32_t k = 0; k < mixed->problem.n_kinds && p->all_kinds; k++)
+        if (k != p->kind)
+            one.groups[one.n_groups++] =
+                (ds_mixed_group){(uint8_t)k, (uint16_t)p->dp, p->dp * p->samples};
     one.microbatches = p->microbatches;
-    plan.batch = (p->dp + (p->other != UINT32_MAX)) * p->samples * p->microbatches;
+    plan.batch = (int64_t)one.n_groups * p->dp * p->samples * p->microbatches;
     if (mixed->problem.cuts)
         cli_plan_give(&plan.model, "layers", ds_arena_printf(plan.arena, "%" PRId64, p->layers));
-    bool sums = p->dp > 1 || p->other != UINT32_MAX;
-    cli_mixed_put_program(mixed, &plan, &one, sums ? "late_reduce = true, " : "", &text);
+    one.zero = p->zero;
+    cli_mixed_put_program(mixed, &plan, &one, &text);
     ds_status status = cli_plan_fix(mixed->plan, "plan", &text, err);
     if (status == DS_OK)
-        status = cli_mixed_run_text(mixed, mixed->grounds[0], &text, !sums, run, err);
+        status = cli_mixed_run_text(mixed, mixed->grounds[0], &text, NULL, run, err);
     mixed->n_pieces++;
     ds_buf_deinit(&text);
     return status;
@@ -300,6 +332,7 @@ static ds_status run_both(cli_mixed *mixed, piece p, cli_mixed_run out[2], ds_er
     if (mixed->problem.cuts) return run_piece(mixed, &p, &out[1], err);
     out[1] = out[0];
     out[1].step_ps *= 2;
+    out[1].comm_ps *= 2;
     out[1].peak_bytes *= 2;
     out[1].parameters *= 2;
     return DS_OK;
@@ -319,8 +352,7 @@ static void take_bytes(ds_mixed_piece *to, const cli_mixed_run small[2],
 static ds_status measure_piece(cli_mixed *mixed, uint32_t k, uint32_t t, ds_error *err) {
     ds_mixed_problem *problem = &mixed->problem;
     ds_mixed_piece *to = &problem->kinds[k].pieces[t];
-    piece p = {.kind = k, .tp = 1u << t, .dp = 1, .other = UINT32_MAX, .samples = 1,
-               .microbatches = 1};
+    piece p = {.kind = k, .tp = 1u << t, .dp = 1, .samples = 1, .microbatches = 1};
     cli_mixed_run one[2] = {0}, two[2], twice[2];
     for (uint32_t i = 0; i < DS_MIXED_SAMPLES; i++) {
         p.samples = 1 << i;
@@ -354,39 +386,53 @@ static bool takes_tp(const cli_plan *plan, const ds_mixed_kind *kind, uint32_t t
 }
 
 /* What the sum of gradients adds to a layer, a byte of its weights. */
-static ds_status measure_sum(cli_mixed *mixed, uint32_t k, uint32_t dp, uint32_t other,
-                             double *out, ds_error *err) {
-    const ds_mixed_problem *problem = &mixed->problem;
-    piece p = {.kind = k, .tp = 1, .dp = dp, .other = other, .samples = 1, .microbatches = 1};
+static ds_status measure_sum(cli_mixed *mixed, piece p, uint32_t dp, double *out, ds_error *err) {
+    ds_mixed_problem *problem = &mixed->problem;
     cli_mixed_run run[2];
+    p.dp = dp;
     DS_TRY(run_both(mixed, p, run, err));
-    double alone = problem->kinds[k].pieces[0].layer_s[0] + problem->kinds[k].pieces[0].layer_update_s;
-    if (other != UINT32_MAX)
-        alone = fmax(alone, problem->kinds[other].pieces[0].layer_s[0] +
-                                problem->kinds[other].pieces[0].layer_update_s);
-    double sum = seconds(&run[1]) - seconds(&run[0]) - alone;
+    double sum = (double)(run[1].comm_ps - run[0].comm_ps) * 1e-12;
     *out = not_negative(sum) / (2 * problem->layer_params);
+    if (run[1].hidden_ps > 0) problem->kinds[p.kind].hides_sums = true;
     return DS_OK;
 }
 
-static ds_status measure_sums(cli_mixed *mixed, uint32_t k, ds_error *err) {
+/* A power of two of devices, which divides the dims of layers as a rule. */
+static uint32_t power_up_to(uint32_t n) {
+    uint32_t power = 1;
+    while (2 * power <= n) power *= 2;
+    return power;
+}
+
+/* A kind of one machine sends to a device of each other kind. */
+static ds_status measure_sums(cli_mixed *mixed, uint32_t k, uint8_t zero, ds_error *err) {
     ds_mixed_problem *problem = &mixed->problem;
     ds_mixed_kind *kind = &problem->kinds[k];
-    double *out = kind->sync_s_per_byte;
-    uint32_t other = problem->n_kinds > 1 ? (k + 1) % problem->n_kinds : UINT32_MAX;
-    if (kind->per_machine > 1)
-        DS_TRY(measure_sum(mixed, k, kind->per_machine, UINT32_MAX, &out[0], err));
+    double *out = kind->sync_s_per_byte[zero];
+    piece p = {.kind = k, .tp = 1, .zero = zero, .samples = 1, .microbatches = 1};
+    uint32_t two = 2 * kind->per_machine, all = power_up_to(kind->n_devices);
+    if (kind->per_machine > 1) DS_TRY(measure_sum(mixed, p, kind->per_machine, &out[0], err));
     if (kind->n_devices > kind->per_machine) {
-        uint32_t two = 2 * kind->per_machine;
-        DS_TRY(measure_sum(mixed, k, two < kind->n_devices ? two : kind->n_devices, UINT32_MAX,
-                           &out[1], err));
-        if (two >= kind->n_devices) return out[2] = out[1], DS_OK;
-        return measure_sum(mixed, k, kind->n_devices, UINT32_MAX, &out[2], err);
+        DS_TRY(measure_sum(mixed, p, two < kind->n_devices ? two : kind->n_devices, &out[1], err));
+        out[2] = out[1];
+        return all > two ? measure_sum(mixed, p, all, &out[2], err) : DS_OK;
     }
-    if (other == UINT32_MAX) return DS_OK;
-    DS_TRY(measure_sum(mixed, k, 1, other, &out[1], err));
+    if (problem->n_kinds < 2) return DS_OK;
+    p.all_kinds = true;
+    DS_TRY(measure_sum(mixed, p, 1, &out[1], err));
     out[2] = out[1];
     return DS_OK;
+}
+
+/* As many devices of each kind as the smallest has. */
+static ds_status measure_mixed(cli_mixed *mixed, uint8_t zero, ds_error *err) {
+    ds_mixed_problem *problem = &mixed->problem;
+    piece p = {.tp = 1, .zero = zero, .samples = 1, .microbatches = 1, .all_kinds = true};
+    uint32_t least = problem->kinds[0].n_devices;
+    for (uint32_t k = 1; k < problem->n_kinds; k++)
+        if (problem->kinds[k].n_devices < least) least = problem->kinds[k].n_devices;
+    if (problem->n_kinds < 2) return DS_OK;
+    return measure_sum(mixed, p, power_up_to(least), &problem->mixed_sync_s_per_byte[zero], err);
 }
 
 ds_status cli_mixed_measure(cli_mixed *mixed, ds_error *err) {
@@ -398,6 +444,7 @@ ds_status cli_mixed_measure(cli_mixed *mixed, ds_error *err) {
     problem->layers = problem->cuts ? (uint32_t)plan->layers : 1;
     problem->edge_bytes = (double)problem->sample_units * (double)plan->hidden *
                           (strcmp(plan->dtype, "f32") == 0 ? 4 : 2);
+    problem->width = plan->hidden;
     problem->between_bytes_per_s = plan->between_gb_per_s * 1e9;
     DS_TRY(read_topology(mixed, err));
     DS_TRY(find_prices(mixed, err));
@@ -408,6 +455,8 @@ ds_status cli_mixed_measure(cli_mixed *mixed, ds_error *err) {
                 ds_status status = measure_piece(mixed, k, t, &refused);
                 if (status != DS_OK && t == 0) return *err = refused, status;
             }
-    for (uint32_t k = 0; k < problem->n_kinds; k++) DS_TRY(measure_sums(mixed, k, err));
+    for (uint32_t k = 0; k < problem->n_kinds; k++)
+        for (uint8_t zero = 0; zero < 2; zero++) DS_TRY(measure_sums(mixed, k, zero, err));
+    for (uint8_t zero = 0; zero < 2; zero++) DS_TRY(measure_mixed(mixed, zero, err));
     return DS_OK;
 }

@@ -170,8 +170,8 @@ static void take_model(const program *p, bool config) {
     plan->model_func = ds_arena_strdup(plan->arena, func->name);
     if (import) take_import(p, import, &plan->model);
     if (!plan->seq && !plan->seq_why && bound_int(p, func->module, "seq"))
-        plan->seq_why =
-            config ? "by default: 4096, or the positions of the config if fewer" : "as the file says";
+        plan->seq_why = config ? "by default: 4096, or the positions of the config if fewer"
+                               : "as the file says";
     if (plan->batch || config) return;
     plan->batch = bound_int(p, func->module, "batch");
     if (plan->batch) plan->batch_why = "as the file says";
