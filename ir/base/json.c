@@ -160,6 +160,11 @@ void ds_json_null(ds_json *json) {
     ds_buf_put(json->out, "null");
 }
 
+void ds_json_raw(ds_json *json, const char *text) {
+    before_value(json);
+    ds_buf_put(json->out, text);
+}
+
 void ds_json_key_string(ds_json *json, const char *key, const char *text) {
     ds_json_key(json, key);
     ds_json_string(json, text);

@@ -50,6 +50,8 @@ void ds_json_decimal(ds_json *json, int64_t value, uint32_t digits);
 void ds_json_double(ds_json *json, double value);
 void ds_json_bool(ds_json *json, bool value);
 void ds_json_null(ds_json *json);
+/* A value that is JSON already. */
+void ds_json_raw(ds_json *json, const char *text);
 
 /* key and value at once. */
 void ds_json_key_string(ds_json *json, const char *key, const char *text);

@@ -287,24 +287,33 @@ static const char *own_name(const ds_func *func, const ds_op *op) {
     return op->n_out ? ds_value_at(func, op->out[0])->name : ds_op_name(op->code);
 }
 
-static void put_part(const char *name, ds_buf *out) {
-    ds_buf_putc(out, '/');
-    ds_buf_put(out, name);
-}
-
-static void scope_path(const ds_plan *plan, uint32_t scope, ds_buf *out) {
+void ds_plan_scope_name(const ds_plan *plan, uint32_t scope, ds_buf *out) {
     const ds_scope *s = &plan->scopes.at[scope];
-    if (s->up != DS_NONE) scope_path(plan, s->up, out);
     if (!s->op) {
         ds_buf_put(out, s->func->name ? s->func->name : "rank");
     } else if (s->op->code == DS_OP_FOR) {
-        put_part(s->op->index, out);
+        ds_buf_put(out, s->op->index);
         ds_buf_putc(out, '[');
         ds_buf_put_int(out, s->index);
         ds_buf_putc(out, ']');
     } else {
-        put_part(own_name(s->func, s->op), out);
+        ds_buf_put(out, own_name(s->func, s->op));
     }
+}
+
+const char *ds_plan_inst_name(const ds_plan *plan, uint32_t inst) {
+    const ds_inst *i = &plan->insts.at[inst];
+    const ds_record *r = plan->records.at[i->record];
+    return r->op ? own_name(r->func, r->op) : plan->values.at[i->first_value].name;
+}
+
+static void scope_path(const ds_plan *plan, uint32_t scope, ds_buf *out) {
+    const ds_scope *s = &plan->scopes.at[scope];
+    if (s->up != DS_NONE) {
+        scope_path(plan, s->up, out);
+        ds_buf_putc(out, '/');
+    }
+    ds_plan_scope_name(plan, scope, out);
 }
 
 uint32_t ds_plan_job_of(const ds_plan *plan, uint32_t inst) {
@@ -323,11 +332,10 @@ static void job_path(const ds_plan *plan, uint32_t inst, ds_buf *out) {
 }
 
 void ds_plan_path(const ds_plan *plan, uint32_t inst, ds_buf *out) {
-    const ds_inst *i = &plan->insts.at[inst];
-    const ds_record *r = plan->records.at[i->record];
     if (plan->n_jobs) job_path(plan, inst, out);
-    scope_path(plan, i->scope, out);
-    put_part(r->op ? own_name(r->func, r->op) : plan->values.at[i->first_value].name, out);
+    scope_path(plan, plan->insts.at[inst].scope, out);
+    ds_buf_putc(out, '/');
+    ds_buf_put(out, ds_plan_inst_name(plan, inst));
 }
 
 void ds_plan_task_label(const ds_plan *plan, uint32_t task, ds_buf *out) {

@@ -459,6 +459,9 @@ uint32_t ds_plan_job_of(const ds_plan *plan, uint32_t inst);
 /* "main/layers[3]/fc1": the path of an instance's op; of a job "train/step/fc1", where it takes
  * several steps "train[2]/step/fc1". */
 void ds_plan_path(const ds_plan *plan, uint32_t inst, ds_buf *out);
+/* Parts of that path: of a scope "layers[3]", of the op itself "fc1". */
+void ds_plan_scope_name(const ds_plan *plan, uint32_t scope, ds_buf *out);
+const char *ds_plan_inst_name(const ds_plan *plan, uint32_t inst);
 /* The same with the device or rank in front: "gpu[0]: main/…". */
 void ds_plan_task_label(const ds_plan *plan, uint32_t task, ds_buf *out);
 

@@ -232,7 +232,17 @@ static void json_segment(ds_json *json, const ds_result *r, const ds_segment *s)
     ds_json_end_object(json);
 }
 
-void ds_report__json_critical(const ds_result *r, ds_json *json) {
+static void json_segments(ds_json *json, const ds_result *r, const ds_critical_path *path) {
+    uint32_t indent = json->indent;
+    ds_json_key(json, "segments");
+    ds_json_begin_array(json);
+    json->indent = 0; /* a line a segment: there may be many */
+    for (uint32_t i = 0; i < path->n; i++) json_segment(json, r, &path->at[i]);
+    json->indent = indent;
+    ds_json_end_array(json);
+}
+
+void ds_report__json_critical(const ds_result *r, bool segments, ds_json *json) {
     ds_critical_path path;
     ds_critical_path_find(r, &path);
     ds_json_key(json, "critical_path");
@@ -245,13 +255,7 @@ void ds_report__json_critical(const ds_result *r, ds_json *json) {
     if (r->plan->overhead_ps) ds_json_key_int(json, "overhead_ps", path.total_ps[DS_TIME_OVERHEAD]);
     json_causes(json, r, &path);
     json_ops(json, r, &path);
-    ds_json_key(json, "segments");
-    ds_json_begin_array(json);
-    uint32_t indent = json->indent;
-    json->indent = 0; /* a line a segment: there may be many */
-    for (uint32_t i = 0; i < path.n; i++) json_segment(json, r, &path.at[i]);
-    json->indent = indent;
-    ds_json_end_array(json);
+    if (segments) json_segments(json, r, &path);
     ds_json_end_object(json);
     ds_critical_path_deinit(&path);
 }

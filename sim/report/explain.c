@@ -64,32 +64,35 @@ static void put_degraded(const ds_plan *plan, uint32_t device, int64_t ps, ds_bu
     }
 }
 
-static void explain_compute(const ds_plan *plan, const ds_record *r, ds_buf *out) {
-    for (uint32_t pos = 0; pos < r->n_classes; pos++) {
-        const ds_class *cls = &plan->classes[r->classes[pos]];
-        const ds_variant *v = &r->variants[r->class_variant[pos]];
-        put_class(plan, r->classes[pos], out);
-        if (v->cost.origin == DS_COST_GIVEN) {
-            ds_buf_printf(out, "%s, given in the program\n", ds_report__ps(v->ps).s);
-            continue;
-        }
-        ds_cost cost;
-        ds_cost_query query = {.profiles = plan->profiles,
-                               .kind = cls->kind,
-                               .profile = cls->profile,
-                               .op = r->label,
-                               .work = &v->work,
-                               .loc = r->op->loc,
-                               .kernels = ds_plan_kernels_of(plan, r->op),
-                               .extra_launches = v->extra_launches,
-                               .passes = v->passes,
-                               .n_devices = v->n_used,
-                               .kernel = plan->attention_kernel};
-        ds_cost_op(&query, plan->cost_mode, &cost, out, NULL);
-        ds_cost_clock(&query, ds_topo_device_clock(plan->topo, cls->device),
-                      ds_topo_device_power_mw(plan->topo, cls->device), &cost, out, NULL);
-        put_degraded(plan, cls->device, v->ps, out);
+/* On the record's class number `pos`. */
+static void explain_on(const ds_plan *plan, const ds_record *r, uint32_t pos, ds_buf *out) {
+    const ds_class *cls = &plan->classes[r->classes[pos]];
+    const ds_variant *v = &r->variants[r->class_variant[pos]];
+    put_class(plan, r->classes[pos], out);
+    if (v->cost.origin == DS_COST_GIVEN) {
+        ds_buf_printf(out, "%s, given in the program\n", ds_report__ps(v->ps).s);
+        return;
     }
+    ds_cost cost;
+    ds_cost_query query = {.profiles = plan->profiles,
+                           .kind = cls->kind,
+                           .profile = cls->profile,
+                           .op = r->label,
+                           .work = &v->work,
+                           .loc = r->op->loc,
+                           .kernels = ds_plan_kernels_of(plan, r->op),
+                           .extra_launches = v->extra_launches,
+                           .passes = v->passes,
+                           .n_devices = v->n_used,
+                           .kernel = plan->attention_kernel};
+    ds_cost_op(&query, plan->cost_mode, &cost, out, NULL);
+    ds_cost_clock(&query, ds_topo_device_clock(plan->topo, cls->device),
+                  ds_topo_device_power_mw(plan->topo, cls->device), &cost, out, NULL);
+    put_degraded(plan, cls->device, v->ps, out);
+}
+
+static void explain_compute(const ds_plan *plan, const ds_record *r, ds_buf *out) {
+    for (uint32_t pos = 0; pos < r->n_classes; pos++) explain_on(plan, r, pos, out);
 }
 
 /* ---- communication ---- */
@@ -223,6 +226,15 @@ static void explain_comm(const ds_plan *plan, uint32_t inst, ds_buf *out) {
         last = g;
         explain_group(plan, r, g, out);
     }
+}
+
+void ds_report__explain_task(const ds_plan *plan, uint32_t task, ds_buf *out) {
+    const ds_record *record = ds_plan_task_record(plan, task);
+    const ds_group *group = ds_report__group(plan, task);
+    if (group)
+        explain_group(plan, record, group, out);
+    else
+        explain_on(plan, record, ds_record_class_pos(record, plan->task_class[task]), out);
 }
 
 bool ds_report_explain(const ds_result *r, const char *pattern, ds_buf *out) {

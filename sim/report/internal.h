@@ -114,13 +114,29 @@ void ds_report__put_faster_cut(ds_json *json, const ds_result *result);
  * of the microbatch: "step/B3/l/fc1.c3.dx" becomes "step/B/l/fc1.dx". */
 void ds_report__item_path(const ds_result *result, uint32_t inst, size_t from, ds_buf *path);
 
+/* "F3.5": chunk 3, microbatch 5. */
+void ds_report__put_item(const ds_item_call *item, ds_buf *out);
+
 /* ---- analyses (analysis_text.c): tables of the summary, members of the JSON object ---- */
 
 void ds_report__put_critical(const ds_result *result, ds_buf *out);
 /* Nothing for a single stage. */
 void ds_report__put_stages(const ds_result *result, ds_buf *out);
-void ds_report__json_critical(const ds_result *result, ds_json *json);
+void ds_report__json_critical(const ds_result *result, bool segments, ds_json *json);
 void ds_report__json_stages(const ds_result *result, ds_json *json);
+
+/* ---- the data of a page (page.c) ---- */
+
+/* The object of --json, the segments of the critical path only if asked for (json.c). */
+void ds_report__put_run(const ds_result *result, bool segments, ds_json *json);
+/* How the cost of one task was found, without its name (explain.c). */
+void ds_report__explain_task(const ds_plan *plan, uint32_t task, ds_buf *out);
+/* The members "tree" and "timeline" with the spans of all classes and the critical path
+ * (page_tree.c). Lines of `dropped` say what was left out. */
+void ds_report__put_spans(const ds_result *result, uint32_t most_bytes, ds_json *json,
+                          ds_buf *dropped);
+/* The members "links" and "matrix" (page_links.c). */
+void ds_report__put_links(const ds_result *result, ds_json *json, ds_buf *dropped);
 
 /* The knobs and params in which two runs differ (knobs.c). */
 void ds_report__compare_knobs(ds_comparison *comparison);

@@ -50,3 +50,8 @@ void ds_report__item_path(const ds_result *r, uint32_t inst, size_t from, ds_buf
     if (record->op && record->op->code == DS_OP_SEND) drop_microbatch(path, from);
     drop_chunks(path, from, r->step->schedule.n_chunks);
 }
+
+void ds_report__put_item(const ds_item_call *item, ds_buf *out) {
+    ds_buf_printf(out, "%c%lld.%lld", item->kind, (long long)item->chunk,
+                  (long long)item->microbatch);
+}

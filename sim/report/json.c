@@ -493,27 +493,31 @@ static void put_warnings(ds_json *json, const ds_result *r) {
     ds_diags_deinit(&diags);
 }
 
+void ds_report__put_run(const ds_result *r, bool segments, ds_json *json) {
+    ds_json_begin_object(json);
+    ds_json_key_string(json, "version", DS_VERSION);
+    ds_json_key_string(json, "file", r->source->unit->modules.at[0]->path);
+    if (r->plan->title) ds_json_key_string(json, "title", r->plan->title);
+    put_warnings(json, r);
+    put_results(json, r);
+    put_origins(json, &r->accounts[r->critical]);
+    ds_report__json_stages(r, json);
+    put_kinds(json, r);
+    ds_json_key(json, "per_class");
+    ds_json_begin_array(json);
+    for (uint32_t c = 0; c < r->plan->n_classes; c++) put_class(json, r, c);
+    ds_json_end_array(json);
+    put_hosts(json, r);
+    put_ops(json, r);
+    put_collectives(json, r);
+    put_tensors(json, r);
+    ds_report__json_critical(r, segments, json);
+    ds_json_end_object(json);
+}
+
 void ds_report_json(const ds_result *r, ds_buf *out) {
     ds_json json;
     ds_json_init(&json, out, 2);
-    ds_json_begin_object(&json);
-    ds_json_key_string(&json, "version", DS_VERSION);
-    ds_json_key_string(&json, "file", r->source->unit->modules.at[0]->path);
-    if (r->plan->title) ds_json_key_string(&json, "title", r->plan->title);
-    put_warnings(&json, r);
-    put_results(&json, r);
-    put_origins(&json, &r->accounts[r->critical]);
-    ds_report__json_stages(r, &json);
-    put_kinds(&json, r);
-    ds_json_key(&json, "per_class");
-    ds_json_begin_array(&json);
-    for (uint32_t c = 0; c < r->plan->n_classes; c++) put_class(&json, r, c);
-    ds_json_end_array(&json);
-    put_hosts(&json, r);
-    put_ops(&json, r);
-    put_collectives(&json, r);
-    put_tensors(&json, r);
-    ds_report__json_critical(r, &json);
-    ds_json_end_object(&json);
+    ds_report__put_run(r, true, &json);
     ds_buf_putc(out, '\n');
 }

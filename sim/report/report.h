@@ -2,6 +2,7 @@
 #ifndef DS_REPORT_REPORT_H
 #define DS_REPORT_REPORT_H
 
+#include "ir/base/json.h"
 #include "sim/run/run.h"
 
 /* The runs with jitter as CSV, a row a run: number, step time, the device with the most compute. */
@@ -44,6 +45,10 @@ void ds_report_json(const ds_result *result, ds_buf *out);
 void ds_report_csv(const ds_result *result, ds_buf *out);
 /* Chrome/Perfetto trace: a process per class, a thread per stream, memory counters, flow arrows. */
 void ds_report_trace(const ds_result *result, ds_buf *out);
+/* The data of a page about the run (tools/report), one value of `json`: the object of --json without
+ * the segments of the critical path, and what the pictures need beside (page.c). What is left out, so
+ * that the page keeps to about most_bytes, is in its list "dropped". O(tasks). */
+void ds_report_page(const ds_result *result, const char *name, uint32_t most_bytes, ds_json *json);
 /* How the cost of every record whose path or mnemonic matches `pattern` was found; false if none.
  */
 bool ds_report_explain(const ds_result *result, const char *pattern, ds_buf *out);

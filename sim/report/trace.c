@@ -91,12 +91,6 @@ static void names(writer *w) {
     ds_report__free_names(streams, plan->n_streams);
 }
 
-/* "F3.5": chunk 3, microbatch 5. */
-static void put_item(const ds_item_call *item, ds_buf *out) {
-    ds_buf_printf(out, "%c%lld.%lld", item->kind, (long long)item->chunk,
-                  (long long)item->microbatch);
-}
-
 static void span_args(writer *w, uint32_t task, const char *path) {
     const ds_group *group = ds_report__group(w->plan, task);
     ds_item_call item;
@@ -105,7 +99,7 @@ static void span_args(writer *w, uint32_t task, const char *path) {
     ds_json_key_string(&w->json, "path", path);
     if (ds_item_call_of(w->result, w->plan->insts.at[w->plan->task_inst[task]].scope, &item)) {
         ds_buf name = {0};
-        put_item(&item, &name);
+        ds_report__put_item(&item, &name);
         ds_json_key_string(&w->json, "item", name.text);
         ds_buf_deinit(&name);
     }
@@ -185,7 +179,7 @@ static const char *colour_of(char kind) {
 static void call_name(const writer *w, const ds_scope *scope, const ds_item_call *item,
                       ds_buf *out) {
     if (item)
-        put_item(item, out);
+        ds_report__put_item(item, out);
     else if (w->result->step && scope->microbatch != DS_NO_MICROBATCH)
         ds_buf_printf(out, "microbatch %lld", (long long)scope->microbatch);
     else

@@ -6,6 +6,7 @@
 #include "sim/report/analysis.h"
 #include "sim/run/balance.h"
 #include "tools/cli/cli.h"
+#include "tools/report/page.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ enum { MOST_COLUMNS = 16 }; /* of a table of several values */
 typedef struct arguments {
     cli_options common;
     const char *file;
-    const char *json, *csv, *trace; /* NULL: not asked for; "-": stdout */
+    const char *json, *csv, *trace, *html; /* NULL: not asked for; "-": stdout */
     const char *explain;
     const char *cost;   /* NULL: as the scenario says */
     const char *memory; /* the same */
@@ -59,12 +60,12 @@ static void read_json(void *place, char *file, struct argp_state *state) {
 
 static void check_usage(void *arguments_, struct argp_state *state) {
     const arguments *args = arguments_;
-    const char *outputs[] = {args->json, args->csv, args->trace, args->runs_csv};
+    const char *outputs[] = {args->json, args->csv, args->trace, args->runs_csv, args->html};
     int n_stdout = (args->explain != NULL) + args->memory_chart;
-    for (int i = 0; i < 4; i++) n_stdout += outputs[i] && strcmp(outputs[i], "-") == 0;
+    for (int i = 0; i < 5; i++) n_stdout += outputs[i] && strcmp(outputs[i], "-") == 0;
     if (n_stdout > 1) argp_error(state, "only one report can go to stdout");
     if (args->compares && (args->csv || args->trace || args->explain || args->memory_chart))
-        argp_error(state, "a comparison is a table or --json, without --csv, --trace, "
+        argp_error(state, "a comparison is a table, --json or --html, without --csv, --trace, "
                           "--explain-cost and --memory-chart");
     if (args->compares && (args->runs || args->has_seed || args->threads || args->runs_csv))
         argp_error(state, "a comparison is of steps without jitter: --runs, --seed, --threads and "
@@ -84,6 +85,8 @@ static const cli_option option_rows[] = {
     {CLI_OUTPUT, AT(csv), "csv", 0, "FILE", .help = "Write one row per task"},
     {CLI_OUTPUT, AT(trace), "trace", 0, "FILE",
      .help = "Write a trace to be opened with ui.perfetto.dev"},
+    {CLI_OUTPUT, AT(html), "html", 0, "FILE",
+     .help = "Write a page with pictures to be opened in a browser, also of a comparison"},
     {CLI_TEXT, AT(explain), "explain-cost", 0, "PATTERN",
      .help = "Say how the costs of some ops were found, in place of the summary. PATTERN is a "
              "mnemonic, a "
@@ -214,10 +217,19 @@ static ds_status explain(const ds_result *result, const char *pattern, ds_error 
 }
 
 static bool stdout_is_taken(const arguments *args) {
-    const char *outputs[] = {args->json, args->csv, args->trace, args->runs_csv};
-    for (int i = 0; i < 4; i++)
+    const char *outputs[] = {args->json, args->csv, args->trace, args->runs_csv, args->html};
+    for (int i = 0; i < 5; i++)
         if (outputs[i] && strcmp(outputs[i], "-") == 0) return true;
     return args->explain || args->memory_chart;
+}
+
+static ds_status write_page(const arguments *args, const ds_result *result, ds_error *err) {
+    if (!args->html) return DS_OK;
+    ds_buf page = {0};
+    report_run_page(result, args->file, &page);
+    ds_status status = cli_write(&args->common, args->html, page.text, page.n, err);
+    ds_buf_deinit(&page);
+    return status;
 }
 
 static ds_status report(const arguments *args, const ds_result *result, ds_error *err) {
@@ -225,6 +237,7 @@ static ds_status report(const arguments *args, const ds_result *result, ds_error
     DS_TRY(write_report(ds_report_csv, result, &args->common, args->csv, err));
     DS_TRY(write_report(ds_report_trace, result, &args->common, args->trace, err));
     DS_TRY(write_report(ds_report_runs_csv, result, &args->common, args->runs_csv, err));
+    DS_TRY(write_page(args, result, err));
     if (args->explain) DS_TRY(explain(result, args->explain, err));
     if (args->memory_chart)
         DS_TRY(write_report(ds_report_memory_chart, result, &args->common, "-", err));
@@ -272,8 +285,9 @@ static ds_status read_options(const arguments *args, const ds_binding *binding,
 /* Does a report look at tasks one by one, or compare them in time? The JSON of a decode, whose tasks
  * are a million, says how often a segment runs. */
 static bool shows_tasks(const arguments *args, const ds_tokens *tokens) {
-    return (args->json && !tokens->is_given) || args->csv || args->trace || args->explain ||
-           args->memory_chart || args->compares || args->advice || args->common.examine;
+    return ((args->json || args->html) && !tokens->is_given) || args->csv || args->trace ||
+           args->explain || args->memory_chart || args->compares || args->advice ||
+           args->common.examine;
 }
 
 static ds_status simulate_program(const arguments *args, const ds_binding *binding,
@@ -357,15 +371,47 @@ static int run_one(arguments *args, const ds_profiles *profiles) {
 
 /* ---- comparison ---- */
 
-/* Prints the table and writes the JSON object of --json; frees both. */
-static ds_status put_reports(const arguments *args, ds_buf *table, ds_buf *json, ds_error *err) {
+/* The runs of a comparison. */
+typedef struct compared {
+    const ds_result *results[MOST_COLUMNS];
+    const char *names[MOST_COLUMNS];
+    uint32_t n;
+} compared;
+
+static ds_status write_compared(const arguments *args, const compared *runs, const ds_buf *json,
+                                ds_error *err) {
+    ds_buf page = {0};
+    report_compare_page(runs->results, runs->names, runs->n, json->text, &page);
+    ds_status status = cli_write(&args->common, args->html, page.text, page.n, err);
+    ds_buf_deinit(&page);
+    return status;
+}
+
+/* Prints the table and writes the JSON object of --json, and both as a page; frees both. */
+static ds_status put_reports(const arguments *args, const compared *runs, ds_buf *table,
+                             ds_buf *json, ds_error *err) {
     ds_status status =
         args->json ? cli_write(&args->common, args->json, json->text, json->n, err) : DS_OK;
+    if (status == DS_OK && args->html) status = write_compared(args, runs, json, err);
     if (status == DS_OK && !args->quiet && !stdout_is_taken(args))
         status = cli_print(table->text, table->n, err);
     ds_buf_deinit(table);
     ds_buf_deinit(json);
     return status;
+}
+
+/* "zero=3": how the other program differs, by the command line; else its file. */
+static const char *other_name(const arguments *args, ds_buf *scratch) {
+    const cli_options *only = &args->other_only;
+    if (args->other) ds_buf_put(scratch, args->other);
+    for (uint32_t i = 0; i < only->settings.n; i++) {
+        const char *dot = strrchr(only->settings.at[i].path, '.');
+        ds_buf_printf(scratch, "%s%s=%s", scratch->n ? ", " : "",
+                      dot ? dot + 1 : only->settings.at[i].path, only->settings.at[i].text);
+    }
+    for (uint32_t i = 0; i < only->degrades.n; i++)
+        ds_buf_printf(scratch, "%sdegrade %s", scratch->n ? ", " : "", only->degrades.at[i]);
+    return scratch->n ? scratch->text : args->file;
 }
 
 static ds_status report_comparison(const arguments *args, const side *a, const side *b,
@@ -376,7 +422,13 @@ static ds_status report_comparison(const arguments *args, const side *a, const s
     ds_report_comparison(&comparison, &table);
     ds_report_comparison_json(&comparison, &json);
     ds_comparison_deinit(&comparison);
-    return put_reports(args, &table, &json, err);
+    ds_buf changes = {0};
+    compared runs = {.results = {a->result, b->result}, .n = 2};
+    runs.names[0] = args->file;
+    runs.names[1] = other_name(args, &changes);
+    ds_status status = put_reports(args, &runs, &table, &json, err);
+    ds_buf_deinit(&changes);
+    return status;
 }
 
 /* The common options, then those of the other program alone; free its settings and degrades. */
@@ -455,20 +507,17 @@ static void read_values(const ds_setting *setting, values *v) {
     }
 }
 
-static ds_status report_columns(const arguments *args, const ds_result *const *results,
-                                const char *const *names, uint32_t n, ds_error *err) {
+static ds_status report_columns(const arguments *args, const compared *runs, ds_error *err) {
     ds_buf table = {0}, json = {0};
-    ds_report_columns(results, names, n, &table);
-    ds_report_columns_json(results, names, n, &json);
-    return put_reports(args, &table, &json, err);
+    ds_report_columns(runs->results, runs->names, runs->n, &table);
+    ds_report_columns_json(runs->results, runs->names, runs->n, &json);
+    return put_reports(args, runs, &table, &json, err);
 }
 
 /* A value that is refused has no column; its error is on stderr. */
 static int run_columns(const arguments *args, values *v, const ds_profiles *profiles) {
-    const ds_result *results[MOST_COLUMNS];
-    const char *names[MOST_COLUMNS];
+    compared runs = {.n = 0};
     side sides[MOST_COLUMNS] = {{.result = NULL}};
-    uint32_t n = 0;
     int exit_code = 0;
     for (uint32_t i = 0; i < v->each.n; i++) {
         cli_options options = other_options(args);
@@ -479,13 +528,12 @@ static int run_columns(const arguments *args, values *v, const ds_profiles *prof
         if (refused) fprintf(stderr, "distsim: %s is left out\n", v->names.at[i]);
         if (refused) exit_code = refused;
         if (refused) continue;
-        results[n] = sides[i].result;
-        names[n++] = v->names.at[i];
+        runs.results[runs.n] = sides[i].result;
+        runs.names[runs.n++] = v->names.at[i];
     }
     ds_error err;
-    if (n) exit_code = 0;
-    if (n && report_columns(args, results, names, n, &err) != DS_OK)
-        exit_code = cli_fail(NULL, &err);
+    if (runs.n) exit_code = 0;
+    if (runs.n && report_columns(args, &runs, &err) != DS_OK) exit_code = cli_fail(NULL, &err);
     for (uint32_t i = 0; i < v->each.n; i++) close_side(&sides[i]);
     return exit_code;
 }

@@ -1,0 +1,6 @@
+// Draws the report that the data ask for.
+"use strict";
+
+const DRAW = {run: drawRun, compare: drawCompare};
+document.getElementById("foot").textContent = `distsim ${DATA.version}. One file, no network: it opens from disk.`;
+DRAW[DATA.kind]();

@@ -1,0 +1,25 @@
+/* Pages about results: one HTML file each, with the data as JSON and everything that draws them. */
+#ifndef DS_TOOLS_REPORT_PAGE_H
+#define DS_TOOLS_REPORT_PAGE_H
+
+#include "sim/report/analysis.h"
+
+#include <stddef.h>
+
+/* A page holds about so many bytes of data; the rest is left out, and the page says so. */
+#define REPORT_MOST_BYTES 3000000u
+
+/* The page around the data: head, JSON, tail; made by shell.cmake. */
+extern const unsigned char report__head[], report__tail[];
+extern const size_t report__head_size, report__tail_size;
+
+/* The page of a JSON object with the members `kind` and `version` (page.c of sim/report has the rest).
+ * `<` and what is not ASCII become escapes, so no text of the data can end the script. O(n). */
+void report_page(const ds_buf *json, ds_buf *out);
+
+/* Pages of a run; of several runs side by side, `comparison` being their JSON object. */
+void report_run_page(const ds_result *result, const char *name, ds_buf *out);
+void report_compare_page(const ds_result *const *results, const char *const *names, uint32_t n,
+                         const char *comparison, ds_buf *out);
+
+#endif
