@@ -9,11 +9,14 @@
 #include <string.h>
 
 enum { MOST_LEAVES = 64, MOST_WORKERS = 64 };
+/* A quarter of a network's prior is uniform, so that no action is lost. Source: the share of noise at
+ * the root, Silver et al. 2017; here in every node, and without noise. */
+#define UNIFORM 0.25
 
 typedef struct edge {
     uint32_t action, child;  /* child 0: none, for the root is no child */
     uint32_t visits, losses; /* losses: leaves of the round, each a visit of value -1 */
-    double sum;              /* of values */
+    double prior, sum;       /* sum: of values */
 } edge;
 
 typedef struct node {
@@ -31,9 +34,9 @@ typedef struct leaf {
     uint32_t node;
     uint32_t *path, *passed; /* [depth]: places of edges, and the nodes that have them */
     ds_tag_action *action;
-    bool is_new;   /* the node has no value yet */
-    bool is_known; /* nevertheless the value is known, and the makespan */
-    double value;
+    bool is_new;          /* the node has no value yet */
+    bool is_known;        /* nevertheless the value is known, and the makespan */
+    double value, *prior; /* [n_actions]; NULL: uniform */
     int64_t us, bound_us; /* us: INT64_MAX if the deployment does not fit, or is not known */
     ds_status status;
     ds_error err;
@@ -45,6 +48,7 @@ struct ds_tag_tree {
     ds_arena arena;
     uint32_t n_groups, n_actions;
     ds_tag_action *actions;
+    ds_tag_view *view; /* NULL: no prior */
     double exploration;
     int64_t *floors; /* [operation]; NULL: an evaluator without bounds */
     int64_t best_us; /* INT64_MAX: none fits, or an evaluator without bounds */
@@ -66,7 +70,7 @@ static uint32_t add_node(ds_tag_tree *t, uint32_t depth) {
         for (uint32_t i = 0; i < t->n_actions; i++) {
             uint32_t j = (uint32_t)ds_rng_below(&rng, i + 1);
             added.edges[i] = added.edges[j];
-            added.edges[j] = (edge){.action = i};
+            added.edges[j] = (edge){.action = i, .prior = 1.0 / t->n_actions};
         }
     }
     DS_PUSH(&t->arena, &t->nodes, added);
@@ -82,13 +86,13 @@ static bool is_spent(const ds_tag_tree *t, uint32_t i) {
 
 /* The place of an edge; n_actions: every action is spent. */
 static uint32_t choose(const ds_tag_tree *t, const node *at) {
-    double pull = t->exploration / t->n_actions * sqrt(at->visits), most = -INFINITY;
+    double pull = t->exploration * sqrt(at->visits), most = -INFINITY;
     uint32_t best = t->n_actions;
     for (uint32_t i = 0; i < t->n_actions; i++) {
         const edge *e = &at->edges[i];
         if (!t->options.revisits && e->child && is_spent(t, e->child)) continue;
         uint32_t n = e->visits + e->losses;
-        double score = (n ? (e->sum - e->losses) / n : 0) + pull / (1 + n);
+        double score = (n ? (e->sum - e->losses) / n : 0) + pull * e->prior / (1 + n);
         if (score <= most) continue;
         most = score;
         best = i;
@@ -138,7 +142,8 @@ static bool descend(ds_tag_tree *t, leaf *l) {
     l->value = found->value;
     l->us = found->us;
     l->bound_us = found->bound_us;
-    if (!l->is_known && at != 0 && is_as_parent(t, l, found->depth)) {
+    bool is_seen = t->options.prior == NULL; /* a prior sees the simulation of each state */
+    if (is_seen && !l->is_known && at != 0 && is_as_parent(t, l, found->depth)) {
         l->is_known = true;
         l->value = t->nodes.at[l->passed[found->depth - 1]].value;
         l->us = t->nodes.at[l->passed[found->depth - 1]].us;
@@ -170,8 +175,12 @@ static void settle_along(ds_tag_tree *t, const leaf *l) {
 /* ---- evaluation ---- */
 
 static ds_status evaluate_tag(const ds_tag_tree *t, leaf *l) {
+    uint32_t depth = t->nodes.at[l->node].depth;
     ds_tag_outcome out;
     DS_TRY(ds_tag_simulate(t->options.problem, l->action, &l->scratch, &out, &l->err));
+    if (l->prior && depth < t->n_groups)
+        ds_tag_prior_of(t->options.prior, &(ds_tag_state){t->view, l->action, depth, &out},
+                        &l->scratch, l->prior);
     l->value = ds_tag_value(t->result.base_us, &out);
     l->us = out.fits ? out.makespan_us : INT64_MAX;
     return DS_OK;
@@ -232,6 +241,8 @@ static void settle(ds_tag_tree *t, leaf *l) {
     n->value = l->value;
     n->us = l->us;
     n->bound_us = l->bound_us;
+    for (uint32_t i = 0; l->prior && l->is_new && n->edges && i < t->n_actions; i++)
+        n->edges[i].prior = (1 - UNIFORM) * l->prior[n->edges[i].action] + UNIFORM / t->n_actions;
     n->has_value = true;
     n->is_pending = false;
     if (l->us < t->best_us) t->best_us = l->us;
@@ -288,11 +299,13 @@ static ds_status init(ds_tag_tree *t, ds_error *err) {
         t->floors = DS_NEW_N(&t->arena, int64_t, p->graph.n_ops);
         ds_tag_floors(p, t->actions, t->n_actions, t->floors);
     }
+    if (t->options.prior) t->view = ds_tag_view_new(p, t->actions, t->n_actions, &t->arena);
     t->best = DS_NEW_N(&t->arena, ds_tag_action, t->n_groups);
     for (uint32_t i = 0; i < t->options.n_leaves; i++) {
         t->leaves[i].path = DS_NEW_N(&t->arena, uint32_t, t->n_groups);
         t->leaves[i].passed = DS_NEW_N(&t->arena, uint32_t, t->n_groups);
         t->leaves[i].action = DS_NEW_N(&t->arena, ds_tag_action, t->n_groups);
+        if (t->view) t->leaves[i].prior = DS_NEW_N(&t->arena, double, t->n_actions);
     }
     add_node(t, 0);
     return DS_OK;
@@ -304,6 +317,9 @@ ds_status ds_tag_tree_new(const ds_tag_tree_options *options, ds_tag_tree **out,
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "%u leaves of a round, %u workers: 1 … %d and 1 … %d are possible",
                             options->n_leaves, options->n_workers, MOST_LEAVES, MOST_WORKERS);
+    if (options->prior && options->evaluate)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                            "a prior reads TAG mode's simulation: leave the evaluator out");
     ds_tag_tree *tree = ds_xcalloc(1, sizeof *tree);
     tree->options = *options;
     ds_arena_init(&tree->arena);
@@ -347,4 +363,36 @@ ds_tag_tree_result ds_tag_tree_result_of(const ds_tag_tree *tree) {
     result.best_us = tree->best_us;
     result.lower_us = lower_bound(tree);
     return result;
+}
+
+void ds_tag_tree_each(const ds_tag_tree *tree, uint32_t visits, ds_tag_told tell, void *context) {
+    uint32_t n = tree->nodes.n;
+    uint32_t *parent = ds_xcalloc(n, sizeof *parent), *by = ds_xcalloc(n, sizeof *by);
+    ds_tag_action *action = ds_xcalloc(tree->n_groups, sizeof *action);
+    double *share = ds_xcalloc(tree->n_actions, sizeof *share);
+    for (uint32_t i = 0; i < n; i++) {
+        const node *at = &tree->nodes.at[i];
+        for (uint32_t k = 0; at->edges && k < tree->n_actions; k++) {
+            if (at->edges[k].child == 0) continue;
+            parent[at->edges[k].child] = i;
+            by[at->edges[k].child] = at->edges[k].action;
+        }
+        if (!at->edges || at->visits < visits) continue;
+        for (uint32_t j = i; tree->nodes.at[j].depth > 0; j = parent[j])
+            action[tree->nodes.at[j].depth - 1] = tree->actions[by[j]];
+        double sum = 0;
+        for (uint32_t k = 0; k < tree->n_actions; k++) sum += at->edges[k].visits;
+        if (!(sum > 0)) continue;
+        for (uint32_t k = 0; k < tree->n_actions; k++)
+            share[at->edges[k].action] = at->edges[k].visits / sum;
+        tell(context, action, at->depth, share);
+    }
+    free(parent);
+    free(by);
+    free(action);
+    free(share);
+}
+
+ds_tag_tree_result ds_tag_tree_best_of(const ds_tag_tree *tree) {
+    return tree->result;
 }

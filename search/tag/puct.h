@@ -3,7 +3,9 @@
  * A node has decided the actions of the groups 0 … depth - 1; the groups after them have no action yet
  * (quirk FIRST_ACTION says which one stands in). A playout descends from the root by
  *
- *     PUCT(a) = Q(a) + c · P(a) · sqrt(N) / (1 + N(a)),   c = sqrt(actions / 10),   P(a) = 1 / actions,
+ *     PUCT(a) = Q(a) + c · P(a) · sqrt(N) / (1 + N(a)),   c = sqrt(actions / 10),
+ *
+ * P(a) = 1 / actions, or three quarters of a network's P (prior.h) and a quarter of that,
  *
  * Q the mean of the values below a (0 before the first), N the playouts through the node, N(a) those
  * through a, to a node that has no value yet or has decided everything; the node's deployment is
@@ -24,7 +26,7 @@
 #ifndef DS_SEARCH_TAG_PUCT_H
 #define DS_SEARCH_TAG_PUCT_H
 
-#include "search/tag/tag.h"
+#include "search/tag/prior.h"
 
 /* The value of a deployment; called from several threads. action[n_groups], of which the groups
  * after the decided ones have none. */
@@ -37,6 +39,7 @@ typedef struct ds_tag_tree_options {
     uint32_t n_workers;            /* 1 … 64 */
     uint64_t seed;                 /* orders equal actions */
     bool revisits;                 /* TAG's: decided deployments are visited again */
+    const ds_tag_prior *prior;     /* P(a), in TAG mode; NULL: 1 / actions */
     ds_tag_evaluate evaluate;      /* NULL: TAG mode, ds_tag_value */
     const void *context;
 } ds_tag_tree_options;
@@ -53,6 +56,12 @@ void ds_tag_tree_free(ds_tag_tree *tree);
  * O(playouts · (groups · actions + evaluation)). */
 ds_status ds_tag_tree_run(ds_tag_tree *tree, uint64_t playouts, ds_error *err);
 
+/* Of each node with at least so many playouts and an open group: the decided actions, and the share
+ * of playouts of each action, which is what a prior learns. */
+typedef void (*ds_tag_told)(void *context, const ds_tag_action *action, uint32_t depth,
+                            const double *share);
+void ds_tag_tree_each(const ds_tag_tree *tree, uint32_t visits, ds_tag_told tell, void *context);
+
 typedef struct ds_tag_tree_result {
     uint64_t n_playouts, n_evaluated; /* the others had a known value */
     uint64_t first_better;            /* the playout that first had a value above 0; 0: none */
@@ -66,6 +75,8 @@ typedef struct ds_tag_tree_result {
 } ds_tag_tree_result;
 
 ds_tag_tree_result ds_tag_tree_result_of(const ds_tag_tree *tree);
+/* The same without the bound and the number of nodes. O(1). */
+ds_tag_tree_result ds_tag_tree_best_of(const ds_tag_tree *tree);
 
 /* Gathers the groups of a graph, which must stay whole (TAG: base groups), into at most `n_wanted`:
  * group_of[n_groups], numbered by falling time.

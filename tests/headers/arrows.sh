@@ -62,7 +62,8 @@ offences=$(
     done
     may search/pase ir sim search/pase
     may search/tap ir sim search/pase search/tap
-    may search/tag ir sim search/pase search/tag
+    may search/nn ir/base search/nn
+    may search/tag ir sim search/pase search/nn search/tag
     may search/mixed ir/base sim/run search/mixed
 
     private

@@ -1,0 +1,45 @@
+/* Training a prior, and measuring what it is worth. */
+#ifndef DS_TOOLS_TAG_LEARN_H
+#define DS_TOOLS_TAG_LEARN_H
+
+#include "tools/tag/play.h"
+
+enum { LEARN_KINDS = 2 }; /* ds_tag_prior_kind */
+
+typedef struct learn_options {
+    uint64_t seed;
+    uint32_t games, playouts,
+        epochs; /* training: games of so many playouts each, epochs over their states */
+    play_left left;
+} learn_options;
+
+typedef struct learn_report {
+    uint32_t n_states;
+    uint64_t data_hash;                           /* of all states and targets */
+    double entropy;                               /* of the targets, the mean */
+    double loss[LEARN_KINDS], cpu_s[LEARN_KINDS]; /* means over the last epoch */
+} learn_report;
+
+/* Plays games with uniform priors, and both networks learn the shares of playouts of each state that had at least
+ * 12: -Σ share log p, Adam with rate 1e-3, batches of 8, norm 5. O(games · playouts · simulation). */
+ds_status learn_priors(const play_models *models, const learn_options *options,
+                       ds_tag_prior *out[LEARN_KINDS], learn_report *report, ds_error *err);
+
+enum { MEASURE_PLAYOUTS = 2000 };
+
+/* One game of a search: the playout of the first improvement, and of 95 % of uniform's best value
+ * after 2,000 playouts (MEASURE_PLAYOUTS + 1: never); the value after 50, 800 and 2,000 playouts. */
+typedef struct measured_game {
+    uint32_t model, first, reach;
+    double value[3];
+} measured_game;
+
+/* The game without a prior, and then with: `uniform` NULL for the first. */
+ds_status measure_game(const play_game *game, const ds_tag_prior *prior,
+                       const measured_game *uniform, measured_game *out, ds_error *err);
+/* Medians of n games, a line a model and one for all, and the two-sided sign test of `reach`
+ * against uniform's. */
+void measure_print(const char *name, const measured_game *games, const measured_game *uniform,
+                   uint32_t n);
+
+#endif
