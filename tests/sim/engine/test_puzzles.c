@@ -1,11 +1,12 @@
-/* The eight LLM Training Puzzles (scenarios/puzzles): time and memory by hand from the puzzles'
+/* The eight LLM Training Puzzles (lessons 17 to 24): time and memory by hand from the puzzles'
  * rules, the published targets, and what the puzzles' checker asks for: every layer updated once,
  * with the gradient of all batches, which holds if the weights are those of one rank that does all
  * at once.
  *
  * Units: one step = 1 us, W = 512 * 512 a weight, its state or its gradient, A = 512 * 256 the
  * activations of one batch. The puzzles' score is when the last event, an update, starts. Published
- * are whole steps and one decimal of a million, some rounded, some cut. Source: README.md there. */
+ * are whole steps and one decimal of a million, some rounded, some cut. Source:
+ * scenarios/puzzles/README.md. */
 #include "tests/support/exec.h"
 #include "tests/support/sim.h"
 
@@ -29,20 +30,21 @@ typedef struct puzzle {
 
 /* Each sum of bytes: weights and states; gathered weight; gradients; activations and theirs. */
 static const puzzle puzzles[] = {
-    {"p0-standard", 2, 165, 4 * W + 12 * A, 17, 2600000}, /* loss: x0 x1 x2, 4 batches */
-    {"p1-accumulation", 2, 165, 4 * W + 2 * W + 3 * A, 17, 2000000},
-    {"p2-ddp", 2, 51, 4 * W + 2 * W + 2 * A, 5, 1800000},        /* first all_reduce; y, dx0 */
-    {"p3-wsdp", 6, 199, 3 * W + W + 5 * W + 3 * A, 20, 2800000}, /* last backward; y, x0, dx1 */
-    {"p4-fsdp", 6, 199, 3 * W + W + W + 8 * A, 20, 2300000},     /* first reduce_scatter */
-    {"p5-pipeline", 8, 669, 4 * W + 16 * A, 66, 3300000},        /* first backward of each rank */
-    {"p6-gpipe", 8, 333, 4 * W + 8 * W + 8 * A, 33, 4100000},    /* last send; 4 y, 4 dx */
-    {"p7-pp-fsdp", 4, 155, 8 * W / 16 + W + W + 3 * W / 16 + 2 * A, 15, 1000000},
+    {"17-puzzle-standard", 2, 165, 4 * W + 12 * A, 17, 2600000}, /* loss: x0 x1 x2, 4 batches */
+    {"18-puzzle-accumulation", 2, 165, 4 * W + 2 * W + 3 * A, 17, 2000000},
+    {"19-puzzle-ddp", 2, 51, 4 * W + 2 * W + 2 * A, 5, 1800000}, /* first all_reduce; y, dx0 */
+    {"20-puzzle-sharded-weights", 6, 199, 3 * W + W + 5 * W + 3 * A, 20,
+     2800000},                                                      /* last backward; y, x0, dx1 */
+    {"21-puzzle-fsdp", 6, 199, 3 * W + W + W + 8 * A, 20, 2300000}, /* first reduce_scatter */
+    {"22-puzzle-pipeline", 8, 669, 4 * W + 16 * A, 66, 3300000}, /* first backward of each rank */
+    {"23-puzzle-gpipe", 8, 333, 4 * W + 8 * W + 8 * A, 33, 4100000}, /* last send; 4 y, 4 dx */
+    {"24-puzzle-pipeline-fsdp", 4, 155, 8 * W / 16 + W + W + 3 * W / 16 + 2 * A, 15, 1000000},
 };
 #define N_PUZZLES (sizeof puzzles / sizeof *puzzles)
 
 static void run(sim_case *c, const puzzle *p) {
-    char file[64];
-    snprintf(file, sizeof file, "scenarios/puzzles/%s.dir", p->name);
+    char file[96];
+    snprintf(file, sizeof file, "scenarios/lessons/%s/solution.dir", p->name);
     sim_run_file(c, file, NULL, false);
     cr_assert_eq(c->status, DS_OK, "%s", p->name);
 }
@@ -89,7 +91,7 @@ Test(puzzles, published_targets_are_met) {
         const puzzle *p = &puzzles[i];
         cr_expect_lt(llabs(p->score_tenths - 10 * p->target_steps), 10, "%s", p->name);
         int64_t off = llabs(p->peak_bytes - p->target_bytes);
-        if (strcmp(p->name, "p5-pipeline") != 0) {
+        if (strcmp(p->name, "22-puzzle-pipeline") != 0) {
             cr_expect_lt(off, 100000, "%s", p->name);
             continue;
         }
@@ -110,11 +112,12 @@ static int64_t score_of(const char *name) {
 }
 
 Test(puzzles, scores_by_hand_of_one_rank_or_equal_ones) {
-    cr_expect_eq(score_of("p0-standard"), 2 * 40 + 2 * 40 + 5);
-    cr_expect_eq(score_of("p1-accumulation"), 4 * (2 * 10 + 2 * 10) + 5);
-    cr_expect_eq(score_of("p2-ddp"), 2 * 10 + 2 * 10 + (3 + 5) + 3);
-    cr_expect_eq(score_of("p3-wsdp"), 6 * (3 + 10) + 6 * (3 + 10) + 5 * (3 + 5) + 3);
-    cr_expect_eq(score_of("p4-fsdp"), 6 * (3 + 10) + 6 * (3 + 10 + 3) + 5 * 5);
+    cr_expect_eq(score_of("17-puzzle-standard"), 2 * 40 + 2 * 40 + 5);
+    cr_expect_eq(score_of("18-puzzle-accumulation"), 4 * (2 * 10 + 2 * 10) + 5);
+    cr_expect_eq(score_of("19-puzzle-ddp"), 2 * 10 + 2 * 10 + (3 + 5) + 3);
+    cr_expect_eq(score_of("20-puzzle-sharded-weights"),
+                 6 * (3 + 10) + 6 * (3 + 10) + 5 * (3 + 5) + 3);
+    cr_expect_eq(score_of("21-puzzle-fsdp"), 6 * (3 + 10) + 6 * (3 + 10 + 3) + 5 * 5);
 }
 
 static int64_t later(int64_t a, int64_t b) {
@@ -142,10 +145,11 @@ static int64_t pipeline(int n, int size) {
 }
 
 Test(puzzles, scores_by_hand_of_pipelines) {
-    cr_expect_eq(score_of("p5-pipeline"), pipeline(1, 4));
-    cr_expect_eq(score_of("p6-gpipe"), pipeline(4, 1));
+    cr_expect_eq(score_of("22-puzzle-pipeline"), pipeline(1, 4));
+    cr_expect_eq(score_of("23-puzzle-gpipe"), pipeline(4, 1));
     /* one rank after another: gather, forward, pass; gather, backward, deal out, pass */
-    cr_expect_eq(score_of("p7-pp-fsdp"), 4 * (3 + 10) + 3 * 4 + 4 * (3 + 10 + 3) + 3 * 4 + 3 * 5);
+    cr_expect_eq(score_of("24-puzzle-pipeline-fsdp"),
+                 4 * (3 + 10) + 3 * 4 + 4 * (3 + 10 + 3) + 3 * 4 + 3 * 5);
 }
 
 /* ---- each rank ---- */
@@ -177,7 +181,7 @@ Test(puzzles, what_each_rank_holds) {
 static void name_of(const puzzle *p, char kind, int l, char *name, size_t size) {
     if (p->layers == 8 && l < 6)
         snprintf(name, size, "%c%d.new{%d}", kind, l % 2, l / 2);
-    else if (p->layers == 8 || strcmp(p->name, "p1-accumulation") == 0 ||
+    else if (p->layers == 8 || strcmp(p->name, "18-puzzle-accumulation") == 0 ||
              (p->layers == 4 && l == 3))
         snprintf(name, size, "%c%d", kind, l);
     else
@@ -203,11 +207,11 @@ static void expect_equal(const exec_case *one, const exec_case *many, const puzz
 Test(puzzles, every_solution_trains_the_same_model) {
     for (size_t i = 1; i < N_PUZZLES; i++) {
         const puzzle *p = &puzzles[i];
-        char file[64], settings[64];
-        snprintf(file, sizeof file, "scenarios/puzzles/%s.dir", p->name);
+        char file[96], settings[64];
+        snprintf(file, sizeof file, "scenarios/lessons/%s/solution.dir", p->name);
         snprintf(settings, sizeof settings, "hidden=32 length=4 layers=%d", p->layers);
         exec_case one, many;
-        exec_file(&one, "scenarios/puzzles/p0-standard.dir", settings);
+        exec_file(&one, "scenarios/lessons/17-puzzle-standard/solution.dir", settings);
         exec_file(&many, file, "hidden=32 length=4");
         cr_assert_eq(one.status, DS_OK);
         cr_assert_eq(many.status, DS_OK, "%s", p->name);

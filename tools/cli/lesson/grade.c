@@ -212,23 +212,26 @@ static bool differs(lesson *l, const cli_options *options, const ds_unit *unit, 
 
 /* ---- execution ---- */
 
-/* "passes layers=2" or "definition.dir rows=8": the file's name, and the settings. */
-static ds_status read_equal(lesson *l, const lesson_entry *entry, const char **what,
-                            lesson_change *settings, ds_error *err) {
+/* What an `equal` says: "passes layers=2", or "definition.dir rows=8 w.new m.new". */
+typedef struct comparison {
+    const char *what;             /* passes, or a file */
+    lesson_change settings;       /* words with '=' */
+    DS_VEC(const char *) results; /* the others: results that must be equal; none: all */
+} comparison;
+
+static void read_equal(lesson *l, const lesson_entry *entry, comparison *out) {
     size_t n = strcspn(entry->head, " ");
-    *what = ds_arena_strndup(&l->arena, entry->head, n);
-    *settings = (lesson_change){.settings = {.at = NULL}};
+    *out = (comparison){.what = ds_arena_strndup(&l->arena, entry->head, n)};
     for (const char *at = entry->head + n; *(at += strspn(at, " ")); at += n) {
         n = strcspn(at, " ");
         size_t path = strcspn(at, "= ");
+        const char *name = ds_arena_strndup(&l->arena, at, path);
         if (path >= n)
-            return ds_error_set(err, DS_ERR_SYNTAX, DS_NOWHERE,
-                                "%s: settings are PARAM=VALUE: '%s'", entry->place, at);
-        ds_setting setting = {ds_arena_strndup(&l->arena, at, path),
-                              ds_arena_strndup(&l->arena, at + path + 1, n - path - 1)};
-        DS_PUSH(&l->arena, &settings->settings, setting);
+            DS_PUSH(&l->arena, &out->results, name);
+        else
+            DS_PUSH(&l->arena, &out->settings.settings,
+                    ((ds_setting){name, ds_arena_strndup(&l->arena, at + path + 1, n - path - 1)}));
     }
-    return DS_OK;
 }
 
 static ds_status check_passes(const ds_binding *binding, bool *equal, ds_error *err) {
@@ -240,17 +243,41 @@ static ds_status check_passes(const ds_binding *binding, bool *equal, ds_error *
     return status;
 }
 
-static ds_status check_programs(const ds_binding *a, const ds_binding *b, bool *equal,
-                                ds_error *err) {
+/* Is it one of the results, or of their families: "w.new" or "w.new{3}"? */
+static bool counts(const comparison *c, const char *name) {
+    for (uint32_t i = 0; i < c->results.n; i++) {
+        size_t n = strlen(c->results.at[i]);
+        if (strncmp(name, c->results.at[i], n) == 0 && (!name[n] || name[n] == '{')) return true;
+    }
+    return !c->results.n;
+}
+
+/* Keeps the results that count. */
+static void drop_others(const comparison *c, ds_exec_result *r) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < r->outputs.n; i++) {
+        ds_exec_tensor t = r->outputs.at[i];
+        if (counts(c, t.name))
+            r->outputs.at[kept++] = t;
+        else
+            free(t.at);
+    }
+    r->outputs.n = kept;
+}
+
+static ds_status check_programs(const comparison *c, const ds_binding *mine,
+                                const ds_binding *theirs, bool *equal, ds_error *err) {
     ds_exec_options how = {0};
     ds_exec_result *x = NULL, *y = NULL;
-    ds_exec_comparison c;
-    ds_status status = ds_exec_run(a, &how, &x, err);
-    if (status == DS_OK) status = ds_exec_run(b, &how, &y, err);
+    ds_exec_comparison result;
+    ds_status status = ds_exec_run(mine, &how, &x, err);
+    if (status == DS_OK) status = ds_exec_run(theirs, &how, &y, err);
     if (status == DS_OK) {
-        ds_exec_compare(y, x, DS_EXEC_BOUND, &c);
-        *equal = c.equal;
-        ds_exec_comparison_deinit(&c);
+        drop_others(c, x);
+        drop_others(c, y);
+        ds_exec_compare(y, x, DS_EXEC_BOUND, &result);
+        *equal = result.equal && y->outputs.n;
+        ds_exec_comparison_deinit(&result);
     }
     ds_exec_result_free(x);
     ds_exec_result_free(y);
@@ -258,27 +285,25 @@ static ds_status check_programs(const ds_binding *a, const ds_binding *b, bool *
 }
 
 /* Is the answer, executed, equal? What prevents it from running is in `report`. */
-static ds_status execute(lesson *l, const cli_options *options, const lesson_entry *entry,
-                         lesson_answer answer, bool *equal, ds_buf *report, ds_error *err) {
-    const char *what;
-    lesson_change settings;
+static void execute(lesson *l, const cli_options *options, const lesson_entry *entry,
+                    lesson_answer answer, bool *equal, ds_buf *report) {
+    comparison c;
     cli_source mine = {0}, other = {0};
     ds_error why;
     *equal = false;
-    DS_TRY(read_equal(l, entry, &what, &settings, err));
-    bool passes = strcmp(what, "passes") == 0;
+    read_equal(l, entry, &c);
+    bool passes = strcmp(c.what, "passes") == 0;
     ds_status status = DS_OK;
-    if (open_answer(options, answer, &settings, &mine, report)) {
+    if (open_answer(options, answer, &c.settings, &mine, report)) {
         if (passes)
             status = check_passes(&mine.binding, equal, &why);
-        else if (open_answer(options, (lesson_answer){lesson_file(l, what), NULL}, &settings,
+        else if (open_answer(options, (lesson_answer){lesson_file(l, c.what), NULL}, &c.settings,
                              &other, report))
-            status = check_programs(&mine.binding, &other.binding, equal, &why);
+            status = check_programs(&c, &mine.binding, &other.binding, equal, &why);
         if (status != DS_OK) put_error(mine.unit, &why, report);
     }
     cli_close(&mine);
     if (!passes) cli_close(&other);
-    return DS_OK;
 }
 
 /* ---- conditions ---- */
@@ -307,7 +332,7 @@ static void put_value(const run *r, ds_expr e, ds_unit_id unit, ds_buf *out) {
     double scale = unit == DS_UNIT_NONE ? 1 : ds_unit_scale(unit);
     if (value.kind == DS_NUM_STR)
         ds_buf_put(out, value.s);
-    else if (value.kind == DS_NUM_INT && unit == DS_UNIT_NONE)
+    else if (value.kind == DS_NUM_INT && (unit == DS_UNIT_NONE || unit == DS_UNIT_BYTE))
         ds_buf_printf(out, "%lld", (long long)value.i);
     else
         ds_buf_printf(out, "%.6g", (value.kind == DS_NUM_INT ? (double)value.i : value.r) / scale);
@@ -366,16 +391,15 @@ typedef struct grading {
     ds_error *err;
 } grading;
 
-static ds_status ask_execution(grading *g, const lesson_entry *entry, bool *against) {
+static void ask_execution(grading *g, const lesson_entry *entry, bool *against) {
     ds_buf why = {0};
     bool equal;
-    ds_status status = execute(g->l, g->options, entry, g->answer, &equal, &why, g->err);
+    execute(g->l, g->options, entry, g->answer, &equal, &why);
     put_line(equal, "executed: the same numbers, to 1e-9", &g->out->report);
     if (why.n) ds_buf_put_n(&g->out->report, why.text, why.n);
     g->unexecuted = why.n > 0;
     ds_buf_deinit(&why);
     *against = !equal;
-    return status;
 }
 
 static ds_status ask_condition(grading *g, const lesson_entry *entry, bool *against) {
@@ -397,7 +421,7 @@ static ds_status ask_all(grading *g) {
         bool against;
         if (entry->kind == LESSON_HINT || (out->said && entry->kind != LESSON_REQUIRE)) continue;
         if (entry->kind == LESSON_EQUAL)
-            DS_TRY(ask_execution(g, entry, &against));
+            ask_execution(g, entry, &against);
         else
             DS_TRY(ask_condition(g, entry, &against));
         if (against && !out->said) out->said = entry;

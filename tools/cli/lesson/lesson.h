@@ -22,7 +22,8 @@
  *       try strategy.zero=0        an example of one: a change of solution.dir, for --verify
  *       Text with {peak_memory, GiB}.
  *     equal passes layers=2        executed, the step is equal to the model to 1e-9, with params
- *                                  that make both small; or `equal FILE.dir`: to that program
+ *                                  that make both small; or `equal FILE.dir n=8 w.new`: to that
+ *                                  program, in the results named (none: in all)
  *     hint                         the next hint; `try` is a change of start.dir
  *       try `dp = 1` => `dp = 4`
  *

@@ -66,8 +66,8 @@ uint32_t lesson_verify(lesson *l, const cli_options *options, ds_buf *out) {
             n_hints++;
         } else if (e->change) {
             expect(&v, (lesson_answer){solution, e->change}, e, e->place);
-            n_wrong++;
         }
+        n_wrong += e->kind != LESSON_HINT && (e->change || e->is_start);
     }
     if (n_start != 1) complain(&v, l->folder, "one entry has `try start`", NULL);
     if (n_wrong < LEAST_WRONG) complain(&v, l->folder, "fewer than five wrong answers", NULL);
