@@ -11,6 +11,12 @@
 #define SENDS "largest send/recv between nodes, Sailor's network_coeffs_all_homo.json @cf2c8e3"
 #define MIT   .clusters = " sailor_mit1 sailor_mit2 ", .pcie_mb_per_s = 12000, .nics = 1
 
+#define P3                                                                                         \
+    .gpu = "V100", .device = "V100-SXM2-16GB", .intra_mb_per_s = 75000, .pcie_mb_per_s = 12000,    \
+    .nics = 1, .nic_mb_per_s = 1250
+#define P3_BASIS                                                                                   \
+    "AWS p3.8xlarge: 10 Gb/s; one or two NVLinks of 25 GB/s between each two of four V100"
+
 static const val_node_kind kinds[] = {
     {MIT, .gpu = "RTX-3090", .device = "RTX-3090-24GB", .profile = "RTX-3090-Sailor",
      .intra_mb_per_s = 5327, .nic_mb_per_s = 116,
@@ -20,6 +26,17 @@ static const val_node_kind kinds[] = {
      .basis = SENDS ": 2.858 GB/s by 1 to 8 GPUs; 11 GB are the memory of a 2080 Ti"},
     {MIT, .gpu = "Titan-RTX", .device = "TITAN-RTX", .profile = "TITAN-RTX-Sailor",
      .intra_mb_per_s = 24304, .nic_mb_per_s = 2858, .basis = SENDS ": 2.858 GB/s"},
+    {P3, .clusters = " amp_model ", .profile = "V100-AMP", .basis = P3_BASIS},
+    {P3, .clusters = " amp_het ", .profile = "V100-AMP-T4", .basis = P3_BASIS},
+    {.clusters = " amp_het amp_homo ",
+     .gpu = "T4",
+     .device = "T4",
+     .profile = "T4-AMP",
+     .intra_mb_per_s = 9000,
+     .pcie_mb_per_s = 12000,
+     .nics = 1,
+     .nic_mb_per_s = 6250,
+     .basis = "AWS g4dn.12xlarge: 50 Gb/s; PCIe assumed"},
     {.clusters = " sailor_clariden ",
      .gpu = "GH",
      .device = "GH200-96GB",

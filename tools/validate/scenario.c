@@ -107,13 +107,13 @@ static void put_topology(const val_row *r, const val_testbed *t, const char *gpu
 /* ---- the model ---- */
 
 static const char *model_file(const val_row *r, const val_testbed *t) {
-    static const char *const files[VAL_MODELS] = {"megatron", "gpt", "llama", "bert"};
+    static const char *const files[VAL_MODELS] = {"megatron", "gpt", "llama", "bert", "transgan"};
     if (!r->known) return files[t->model];
     return r->known->file ? r->known->file : "moe";
 }
 
 static const char *model_entry(const val_row *r, const val_testbed *t) {
-    static const char *const entries[VAL_MODELS] = {"gpt", "gpt", "llama", "bert"};
+    static const char *const entries[VAL_MODELS] = {"gpt", "gpt", "llama", "bert", "generator"};
     if (!r->known && t->untied) return "gpt_untied";
     if (!r->known) return entries[t->model];
     if (val_testbed_is_generic(t) && r->known->entry_generic) return r->known->entry_generic;
@@ -130,6 +130,11 @@ static int64_t padded_vocab(const val_row *r, const val_testbed *t) {
 static void put_model(const val_row *r, const val_testbed *t, int64_t microbatches, ds_buf *out) {
     const char *file = model_file(r, t), *with = r->known ? r->known->with : NULL;
     if (r->known && in_4_bits(r) && r->known->with_4_bits) with = r->known->with_4_bits;
+    if (t->model == VAL_TRANSGAN) {
+        ds_buf_printf(out, "import \"models/%s.dir\" as %s with batch = %" PRId64 "\n\n", file,
+                      file, r->mbs * r->dp * microbatches);
+        return;
+    }
     ds_buf_printf(out,
                   "import \"models/%s.dir\" as %s with hidden = %" PRId64 ", heads = %" PRId64
                   ", seq = %" PRId64 ", vocab = %" PRId64 ", batch = %" PRId64,

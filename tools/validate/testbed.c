@@ -17,7 +17,7 @@
     .attention_kernel = "fa1"
 /* Sailor's validation runs, whatever the machine: the pipeline of DeepSpeed under Megatron, fp32. */
 #define SAILOR                                                                                     \
-    .gpu = "", .vocab = 50257, .own_vocab = true, .zero = 1, .late_reduce = true,                  \
+    .gpu = "", .vocab = 50257, .own_dims = true, .zero = 1, .late_reduce = true,                   \
     .recompute = "none", .precision = "fp32", .p2p = "paired"
 #define SAILOR_BASIS                                                                               \
     "mixed.c has the machines. DeepSpeed's PipelineEngine (runtime/pipe/engine.py, schedule.py) "  \
@@ -172,6 +172,32 @@ static const val_testbed testbeds[] = {
      .parts = true,
      .basis = SAILOR_BASIS "; OPT has an untied head there: layer 25 of llm_info.json has 51.5 M "
                            "parameters"},
+    {.source = "amp",
+     .gpu = "",
+     .vocab = 50257,
+     .own_dims = true,
+     .zero = 1,
+     .late_reduce = true,
+     .recompute = "none",
+     .precision = "fp16",
+     .p2p = "paired",
+     .parts = true,
+     .basis = "DachengLi1/AMP 72eeea4: DeepSpeed's PipelineEngine with fp32 all_reduces of "
+              "gradients, GPT-2's vocabulary padded to 128 tp; mixed.c has the machines"},
+    {.source = "amp_model",
+     .gpu = "",
+     .model = VAL_TRANSGAN,
+     .heads = 4,
+     .vocab = 1,
+     .seq = 81,
+     .own_dims = true,
+     .zero = 1,
+     .late_reduce = true,
+     .recompute = "none",
+     .precision = "fp16",
+     .p2p = "paired",
+     .parts = true,
+     .basis = "as amp; a position of TransGAN has four heads"},
     {.source = "sailor_gh",
      SAILOR,
      .untied = true,
@@ -270,7 +296,8 @@ static void fill_text(const char **cell, const char *value) {
 }
 
 void val_testbed_complete(const val_testbed *t, val_row *row) {
-    if (t->own_vocab) row->vocab = t->vocab;
+    if (t->own_dims) row->vocab = t->vocab;
+    if (t->own_dims && t->heads) row->heads = t->heads;
     fill_number(&row->vocab, t->vocab);
     fill_number(&row->heads, t->heads);
     fill_number(&row->layers, t->layers);

@@ -16,6 +16,7 @@ typedef enum val_model {
     VAL_GPT_FLASH, /* models/gpt.dir: GPT with fused attention */
     VAL_LLAMA,     /* models/llama.dir */
     VAL_BERT,      /* models/bert.dir */
+    VAL_TRANSGAN,  /* models/transgan.dir: its dims are those of the one published model */
     VAL_MODELS
 } val_model;
 
@@ -52,11 +53,11 @@ typedef struct val_testbed {
     const char *tp_overlap, *narrow_tp_overlap;
     bool whole_vocab; /* the vocabulary is padded for tp > 1 only */
     bool late_reduce; /* gradients are reduced after the backward pass */
-    const char *p2p;  /* strategy.p2p of the pipeline; NULL: as distsim does where nothing is said */
-    bool untied;      /* VAL_GPT: the head has a table of its own */
-    bool own_vocab;   /* the testbed's vocabulary holds, whatever the row says */
-    bool parts;       /* stages send each shard of a layer a part, which is gathered on arrival */
-    bool uneven;      /* ZeRO 1 cuts a flat buffer: parts need not divide */
+    const char *p2p; /* strategy.p2p of the pipeline; NULL: as distsim does where nothing is said */
+    bool untied;     /* VAL_GPT: the head has a table of its own */
+    bool own_dims;   /* the testbed's vocabulary and heads hold, whatever the row says */
+    bool parts;      /* stages send each shard of a layer a part, which is gathered on arrival */
+    bool uneven;     /* ZeRO 1 cuts a flat buffer: parts need not divide */
     const char *reshard; /* of zero = 3: strategy.reshard_after_forward; NULL: as the framework */
     bool fsdp;  /* SHARD_GRAD_OP (zero = 2) too gathers weights in the forward pass, as zero = 3 */
     bool tunes; /* microbatch sizes that rows do not say were chosen for speed */
