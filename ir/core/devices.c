@@ -194,3 +194,23 @@ ds_status ds_mesh_count_devices(const ds_binding *binding, const ds_mesh *mesh, 
                                 ds_error *err) {
     return count_mesh(binding, mesh, MAX_MESH_CHAIN, n, err);
 }
+
+ds_status ds_mesh_device_at(const ds_binding *binding, const ds_mesh *mesh, int64_t i, int64_t *out,
+                            ds_error *err) {
+    ds_env env = ds_binding_env(binding, NULL);
+    *out = i;
+    for (uint32_t depth = 0; mesh && depth < MAX_MESH_CHAIN; depth++) {
+        int64_t lo = 0;
+        if (mesh->n_order && *out >= mesh->n_order)
+            return ds_error_set(err, DS_ERR_SHAPE, mesh->loc, "mesh @%s has an order of %u devices",
+                                mesh->name, mesh->n_order);
+        if (mesh->n_order) DS_TRY(ds_expr_eval_int(&env, mesh->order[*out], mesh->loc, out, err));
+        if (mesh->kind == DS_MESH_PICK)
+            DS_TRY(ds_expr_eval_int(&env, mesh->pick_lo, mesh->loc, &lo, err));
+        if (*out < 0 || !ds_add_i64(*out, lo, out) || *out < 0)
+            return ds_error_set(err, DS_ERR_VALUE, mesh->loc, "mesh @%s has no device %lld",
+                                mesh->name, (long long)i);
+        mesh = mesh->kind == DS_MESH_ON ? NULL : ds_find_mesh(mesh->module, mesh->base);
+    }
+    return DS_OK;
+}

@@ -26,6 +26,11 @@ uint32_t ds_topology_device_types(const ds_topology *topology, const char **type
 ds_status ds_mesh_count_devices(const ds_binding *binding, const ds_mesh *mesh, int64_t *n,
                                 ds_error *err);
 
+/* The place of a mesh's device i among the devices of its topology, in order of declaration. Errors:
+ * evaluation, a device that the mesh's base lacks. O(meshes that it is made of). */
+ds_status ds_mesh_device_at(const ds_binding *binding, const ds_mesh *mesh, int64_t i, int64_t *out,
+                            ds_error *err);
+
 /* Is `name` a mesh axis here: one of pp, dp, cp, tp, ep, or declared by `axis NAME` in `module` or
  * in its imports? */
 bool ds_axis_is_declared(const ds_module *module, const char *name);

@@ -121,6 +121,10 @@ ds_expr ds_expr_int(ds_exprs *exprs, int64_t value) {
     return ds_expr_make(exprs, (ds_expr_node){.kind = DS_EXPR_INT, .i = value});
 }
 
+ds_expr ds_expr_str(ds_exprs *exprs, const char *interned_text) {
+    return ds_expr_make(exprs, (ds_expr_node){.kind = DS_EXPR_STR, .name = interned_text});
+}
+
 ds_expr ds_expr_index(ds_exprs *exprs, const char *interned_name) {
     return ds_expr_make(exprs, (ds_expr_node){.kind = DS_EXPR_INDEX, .name = interned_name});
 }

@@ -87,6 +87,7 @@ ds_expr ds_expr_make(ds_exprs *exprs, ds_expr_node node);
 /* Forgets the nodes that were made since there were n of them. O(nodes forgotten). */
 void ds_exprs_cut(ds_exprs *exprs, uint32_t n);
 ds_expr ds_expr_int(ds_exprs *exprs, int64_t value);
+ds_expr ds_expr_str(ds_exprs *exprs, const char *interned_text);
 ds_expr ds_expr_index(ds_exprs *exprs, const char *interned_name);
 ds_expr ds_expr_binary(ds_exprs *exprs, ds_expr_kind kind, ds_expr a, ds_expr b);
 const ds_expr_node *ds_expr_at(const ds_exprs *exprs, ds_expr e);

@@ -116,6 +116,8 @@ typedef struct ds_attr {
     uint32_t n_items;
     bool is_override;   /* `on @v [n: x, k: y]`: kind PLACE, and items named by factor, each a
                            word or a list of words */
+    bool labelled;      /* `group "stem" { … }`: kind BLOCK, the word is the key, and the quoted
+                           name the label */
     bool multiline;     /* a block written one entry a line prints so */
     ds_trivia dangling; /* comments before a block's closing brace */
 } ds_attr;

@@ -385,6 +385,13 @@ static void parse_value(ds_parser *p, ds_attr *attr, bool keep_comments) {
 ds_attr ds_parse_attr(ds_parser *p, bool keep_comments) {
     ds_attr attr = {.loc = p->tok.loc, .quoted_name = ds_parser_at(p, DS_TOK_STRING)};
     if (keep_comments) ds_parser_begin(p, &attr.trivia, false);
+    attr.labelled = keep_comments && ds_parser_at(p, DS_TOK_NAME) &&
+                    ds_parser_peek(p, 1)->kind == DS_TOK_STRING;
+    if (attr.labelled) {
+        attr.word = p->tok.name;
+        ds_parser_advance(p);
+        attr.quoted_name = true;
+    }
     if (attr.quoted_name) {
         attr.name = p->tok.name;
         ds_parser_advance(p);
@@ -393,6 +400,8 @@ ds_attr ds_parse_attr(ds_parser *p, bool keep_comments) {
             ds_parser_expected(p, "the name of an entry");
         attr.name = ds_parser_expect(p, DS_TOK_NAME, "or a quoted pattern before '='").name;
     }
+    if (attr.labelled && !ds_parser_at(p, DS_TOK_LBRACE))
+        ds_parser_expected(p, "'{' after the name");
     if (!ds_parser_at(p, DS_TOK_LBRACE)) ds_parser_expect(p, DS_TOK_ASSIGN, "before the value");
     parse_value(p, &attr, keep_comments);
     return attr;

@@ -187,7 +187,7 @@ void ds_printer_value(ds_printer *p, const ds_attr *attr) {
         print_list(p, attr);
         break;
     case DS_ATTR_BLOCK:
-        if (attr->word)
+        if (attr->word && !attr->labelled)
             print_call(p, attr);
         else
             print_block(p, attr);
@@ -196,11 +196,16 @@ void ds_printer_value(ds_printer *p, const ds_attr *attr) {
 }
 
 void ds_printer_attr(ds_printer *p, const ds_attr *attr) {
+    if (attr->labelled) {
+        ds_printer_put(p, attr->word);
+        ds_printer_put(p, " ");
+    }
     if (attr->quoted_name)
         ds_printer_string(p, attr->name);
     else
         ds_printer_put(p, attr->name);
-    ds_printer_put(p, attr->kind == DS_ATTR_BLOCK && !attr->word ? " " : " = ");
+    bool block = attr->kind == DS_ATTR_BLOCK && (attr->labelled || !attr->word);
+    ds_printer_put(p, block ? " " : " = ");
     ds_printer_value(p, attr);
 }
 

@@ -202,7 +202,7 @@ static const void *record_of(const warner *w, const ds_knob *knob) {
 static bool fact_holds(const warner *w, const alternative *a) {
     if (ds_knobs__is_word(a->fact, a->fact_n, "rec")) return ds_rec_in(w->model, true) != NULL;
     if (*a->fact != '@') return w->train->on;
-    if (w->strategy->ops) return true;
+    if (ds_strategy_places(w->strategy)) return true;
     for (uint32_t i = 0; i < w->marks.axes.n; i++)
         if (ds_knobs__is_word(a->fact + 1, a->fact_n - 1, w->marks.axes.at[i])) return true;
     return false;

@@ -17,11 +17,15 @@ const ds_scenario *ds_unit_scenario(const ds_unit *unit) {
     return root && root->scenarios.n ? &root->scenarios.at[0] : NULL;
 }
 
-static const ds_attr *find_bare(const ds_attr *attrs, uint32_t n, const char *name) {
+static const ds_attr *find_entry(const ds_attr *attrs, uint32_t n, const char *name, bool quoted) {
     for (uint32_t i = 0; i < n; i++)
-        if (attrs[i].name && !attrs[i].quoted_name && strcmp(attrs[i].name, name) == 0)
+        if (attrs[i].name && attrs[i].quoted_name == quoted && strcmp(attrs[i].name, name) == 0)
             return &attrs[i];
     return NULL;
+}
+
+static const ds_attr *find_bare(const ds_attr *attrs, uint32_t n, const char *name) {
+    return find_entry(attrs, n, name, false);
 }
 
 const ds_attr *ds_scenario_find(const ds_unit *unit, const char *section, const char *name) {
@@ -35,7 +39,7 @@ const ds_attr *ds_scenario_find(const ds_unit *unit, const char *section, const 
 
 /* A copy of `attrs` in which `entry` stands for the one of its name, or last. */
 static void put_entry(ds_arena *arena, ds_attr **attrs, uint32_t *n, const ds_attr *entry) {
-    const ds_attr *old = find_bare(*attrs, *n, entry->name);
+    const ds_attr *old = find_entry(*attrs, *n, entry->name, entry->quoted_name);
     uint32_t at = old ? (uint32_t)(old - *attrs) : *n;
     ds_attr *fresh = DS_NEW_N(arena, ds_attr, *n + 1);
     if (*n) memcpy(fresh, *attrs, *n * sizeof *fresh);
@@ -163,8 +167,8 @@ static ds_status wrong_kind(const char *section, const char *name, ds_loc loc, c
                         needed);
 }
 
-static ds_status int_of(const ds_binding *binding, const ds_attr *attr, const char *section,
-                        const char *name, int64_t *out, ds_error *err) {
+ds_status ds_scenario_int_of(const ds_binding *binding, const ds_attr *attr, const char *section,
+                             const char *name, int64_t *out, ds_error *err) {
     ds_env env = ds_binding_env(binding, NULL);
     if (attr->kind == DS_ATTR_QUANTITY)
         return ds_quantity_eval(&env, (ds_quantity){attr->expr, attr->unit},
@@ -180,7 +184,7 @@ static ds_status int_of(const ds_binding *binding, const ds_attr *attr, const ch
 ds_status ds_scenario_int(const ds_binding *binding, const char *section, const char *name,
                           int64_t *out, ds_error *err) {
     const ds_attr *attr = ds_scenario_find(binding->unit, section, name);
-    return attr ? int_of(binding, attr, section, name, out, err) : DS_OK;
+    return attr ? ds_scenario_int_of(binding, attr, section, name, out, err) : DS_OK;
 }
 
 ds_status ds_scenario_int_at(const ds_binding *binding, const char *section, const char *name,
@@ -188,7 +192,7 @@ ds_status ds_scenario_int_at(const ds_binding *binding, const char *section, con
     const ds_attr *attr = ds_scenario_find(binding->unit, section, name);
     if (!attr) return DS_OK;
     if (attr->kind == DS_ATTR_LIST) attr = &attr->items[index];
-    return int_of(binding, attr, section, name, out, err);
+    return ds_scenario_int_of(binding, attr, section, name, out, err);
 }
 
 ds_status ds_scenario_ps(const ds_binding *binding, const char *section, const char *name,
@@ -215,8 +219,8 @@ ds_status ds_scenario_real(const ds_binding *binding, const char *section, const
     return DS_OK;
 }
 
-static ds_status text_of(const ds_binding *binding, const ds_attr *attr, const char *section,
-                         const char *name, const char **out, ds_error *err) {
+ds_status ds_scenario_text_of(const ds_binding *binding, const ds_attr *attr, const char *section,
+                              const char *name, const char **out, ds_error *err) {
     if (attr->kind == DS_ATTR_WORD) {
         *out = attr->word;
         return DS_OK;
@@ -233,7 +237,7 @@ static ds_status text_of(const ds_binding *binding, const ds_attr *attr, const c
 ds_status ds_scenario_text(const ds_binding *binding, const char *section, const char *name,
                            const char **out, ds_error *err) {
     const ds_attr *attr = ds_scenario_find(binding->unit, section, name);
-    return attr ? text_of(binding, attr, section, name, out, err) : DS_OK;
+    return attr ? ds_scenario_text_of(binding, attr, section, name, out, err) : DS_OK;
 }
 
 static bool is_word(const ds_attr *attr, const char *word) {
@@ -270,5 +274,5 @@ ds_status ds_scenario_text_at(const ds_binding *binding, const char *section, co
     const ds_attr *attr = ds_scenario_find(binding->unit, section, name);
     if (!attr) return DS_OK;
     if (attr->kind == DS_ATTR_LIST) attr = &attr->items[index];
-    return text_of(binding, attr, section, name, out, err);
+    return ds_scenario_text_of(binding, attr, section, name, out, err);
 }

@@ -94,5 +94,10 @@ ds_status ds_scenario_text_at(const ds_binding *binding, const char *section, co
                               uint32_t index, const char **out, ds_error *err);
 ds_status ds_scenario_int_at(const ds_binding *binding, const char *section, const char *name,
                              uint32_t index, int64_t *out, ds_error *err);
+/* The value of an attribute that is the value, or an item, of the section's key. */
+ds_status ds_scenario_text_of(const ds_binding *binding, const ds_attr *attr, const char *section,
+                              const char *name, const char **out, ds_error *err);
+ds_status ds_scenario_int_of(const ds_binding *binding, const ds_attr *attr, const char *section,
+                             const char *name, int64_t *out, ds_error *err);
 
 #endif

@@ -558,9 +558,10 @@ static ds_status check_shares(const ds_binding *binding, const ds_strategy *s, d
                       "unequal parts of a batch (dp_shares) and of states (zero_uneven) cannot be "
                       "told apart: leave one of them out",
                       err);
-    if (s->ops && s->ops->n_items)
-        return refuse(binding, "ops",
-                      "with dp_shares single ops are split as their operands are: leave `ops` out",
+    if (ds_strategy_places(s))
+        return refuse(binding, s->ops ? "ops" : "dp_shares",
+                      "with dp_shares single ops are split as their operands are: leave `ops` and "
+                      "groups out",
                       err);
     return DS_OK;
 }
@@ -595,10 +596,10 @@ static ds_status check_widths_alone(const ds_binding *binding, const ds_strategy
     if (s->offload)
         return refuse(binding, "offload", "offload is for stages that are equally wide (dp and tp)",
                       err);
-    if (s->ops && s->ops->n_items)
-        return refuse(binding, "ops",
+    if (ds_strategy_places(s))
+        return refuse(binding, s->ops ? "ops" : "stage_dp",
                       "with stages of several widths single ops follow their stage: leave `ops` "
-                      "out, or give all stages the same dp and tp",
+                      "and groups out, or give all stages the same dp and tp",
                       err);
     return DS_OK;
 }

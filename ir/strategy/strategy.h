@@ -183,7 +183,8 @@ typedef struct ds_train {
 /* virtual_stages 0: as many as the schedule usually has. bucket_bytes: 25 MB are PyTorch
  * DistributedDataParallel's bucket_cap_mb. stage_layers: turns of loops in each chunk. dp_shares:
  * unequal parts of a batch, [dp], without a common divisor; NULL: equal parts. stage_dp, stage_tp:
- * replicas and shards of each stage, [pp]; then dp = tp = 1. NULL: all stages have dp and tp. */
+ * replicas and shards of each stage, [pp]; then dp = tp = 1. NULL: all stages have dp and tp.
+ * groups: the items are the blocks of the groups (group.h); NULL: no group. */
 typedef struct ds_strategy {
 #define DS_IN_train(fields)
 #define DS_IN_strategy(fields)                fields
@@ -200,6 +201,11 @@ typedef struct ds_strategy {
     uint32_t recompute_modules;
     int64_t recompute_n, recompute_of; /* of recompute_layers: N, 1; 1, K; P as a fraction */
 } ds_strategy;
+
+/* Does the strategy place operations one by one (`ops`) or in groups? */
+static inline bool ds_strategy_places(const ds_strategy *s) {
+    return (s->ops && s->ops->n_items) || s->groups;
+}
 
 /* Does turn `turn` of a chunk's loops run again? O(1). */
 bool ds_strategy_runs_again(const ds_strategy *strategy, int64_t turn);

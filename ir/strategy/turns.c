@@ -86,8 +86,8 @@ ds_status ds_strategy__check_turns(const ds_binding *binding, const ds_strategy 
          "without training all stages are equally wide: leave stage_dp and stage_tp out"},
         {"offload", s->offload != 0,
          "without training the stages of a pipeline keep their weights: leave `offload` out"},
-        {"ops", s->ops && s->ops->n_items,
-         "without training single operations lie where their stage is: leave `ops` out"},
+        {s->ops ? "ops" : "pp", ds_strategy_places(s),
+         "without training single operations lie where their stage is: leave `ops` and groups out"},
         {"microbatches", s->microbatches > 1,
          "without training a pipeline runs one microbatch: microbatches = 1"},
     };

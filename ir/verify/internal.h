@@ -86,6 +86,8 @@ void ds_verify__scenario_bound(ds_checker *ck);
 void ds_verify__knob_value(ds_checker *ck, const ds_module *module, const ds_knob *knob,
                            const ds_attr *attr);
 void ds_verify__sweep(ds_checker *ck, const ds_module *module);
+/* Checks a pattern of paths of ops; NULL: nothing to check. */
+void ds_verify__pattern(ds_checker *ck, const char *pattern, ds_loc loc);
 /* Checks one entry of strategy { ops { … } }. */
 void ds_verify__override(ds_checker *ck, const ds_module *module, const ds_attr *attr);
 void ds_verify__bound(ds_checker *ck);

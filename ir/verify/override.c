@@ -42,11 +42,11 @@ static const char *pattern_fault(const char *at) {
                : "it is made of names (with '*' and '?'), '/' and turns such as '[3]' or '[*]'";
 }
 
-static void check_pattern(ds_checker *ck, const ds_attr *attr) {
-    const char *fault = pattern_fault(attr->name);
+void ds_verify__pattern(ds_checker *ck, const char *pattern, ds_loc loc) {
+    const char *fault = pattern ? pattern_fault(pattern) : NULL;
     if (fault)
-        ds_verify__error(ck, DS_ERR_VALUE, attr->loc, NULL, "\"%s\" is no pattern of op paths: %s",
-                         attr->name, fault);
+        ds_verify__error(ck, DS_ERR_VALUE, loc, NULL, "\"%s\" is no pattern of op paths: %s",
+                         pattern, fault);
 }
 
 /* ---- placements ---- */
@@ -103,7 +103,7 @@ static void check_factor(override *o, uint32_t i) {
 }
 
 void ds_verify__override(ds_checker *ck, const ds_module *module, const ds_attr *attr) {
-    check_pattern(ck, attr);
+    ds_verify__pattern(ck, attr->name, attr->loc);
     if (!attr->is_override || attr->place.kind != DS_PLACE_MESH) {
         ds_verify__error(ck, DS_ERR_TYPE, attr->loc, NULL,
                          "\"%s\" must be a mesh and the factors that its axes split, as in "

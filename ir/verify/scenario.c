@@ -249,7 +249,9 @@ static void check_value(ds_checker *ck, const ds_module *module, const ds_knob *
         check_random(ck, attr);
         break;
     case DS_KNOB_SECTION:
-        if (attr->word && attr->kind == DS_ATTR_BLOCK)
+        if (strcmp(knob->name, "group") == 0)
+            wrong_kind(ck, knob, attr, "a named block, as in 'group \"stem\" { ... }'");
+        else if (attr->word && attr->kind == DS_ATTR_BLOCK)
             wrong_kind(ck, knob, attr, "a block '{ ... }'");
         else if (attr->kind == DS_ATTR_BLOCK && strcmp(knob->name, "jobs") == 0) {
             check_jobs(ck, module, attr);
@@ -304,11 +306,31 @@ static const ds_knob *knob_of(const char *section, const char *name) {
     return ds_scenario_knob(common ? "" : section, name);
 }
 
+/* `group "stem" { … }`; returns the number of unknown keys. */
+static uint32_t check_labelled(ds_checker *ck, const ds_module *module, const char *section,
+                               const ds_attr *attr) {
+    if (strcmp(section, "strategy") == 0 && strcmp(attr->word, "group") == 0) {
+        const ds_attr *ops = ds_attr_find(attr->items, attr->n_items, "ops");
+        for (uint32_t i = 0; ops && i < ops->n_items; i++)
+            ds_verify__pattern(ck, literal_text(ck, &ops->items[i]), ops->items[i].loc);
+        return check_section(ck, module, "group", attr->items, attr->n_items);
+    }
+    ds_verify__error(ck, DS_ERR_NAME, attr->loc, NULL,
+                     "'%s \"%s\"': only a group of operations in 'strategy' has a name, as in "
+                     "'group \"stem\" { ... }'",
+                     attr->word, attr->name);
+    return 1;
+}
+
 /* Checks a section; returns the number of unknown keys. */
 static uint32_t check_section(ds_checker *ck, const ds_module *module, const char *section,
                               const ds_attr *entries, uint32_t n) {
     uint32_t unknown = 0;
     for (uint32_t i = 0; i < n; i++) {
+        if (entries[i].labelled) {
+            unknown += check_labelled(ck, module, section, &entries[i]);
+            continue;
+        }
         if (entries[i].quoted_name && strcmp(section, "ops") == 0) {
             ds_verify__override(ck, module, &entries[i]);
             continue;

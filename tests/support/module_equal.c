@@ -112,6 +112,7 @@ static bool attr_same(pair *p, const ds_attr *a, const ds_attr *b) {
     SAME(text(a->name, b->name) && a->quoted_name == b->quoted_name && a->kind == b->kind);
     SAME(a->unit == b->unit && a->flag == b->flag && text(a->word, b->word));
     SAME(a->is_override == b->is_override && a->multiline == b->multiline);
+    SAME(a->labelled == b->labelled);
     SAME(a->n_items == b->n_items);
     SAME_ARRAY(attr_same, a->items, b->items, a->n_items);
     return expr_same(p, &a->expr, &b->expr) && place_same(p, &a->place, &b->place) &&

@@ -65,12 +65,22 @@ static bool same_text(const part *a, const part *b) {
     return glob(a->text, a->n, b->text, b->n);
 }
 
-static bool match_names(const parts *pattern, const parts *path) {
-    if (pattern->n_names > path->n_names) return false;
-    uint32_t skip = path->n_names - pattern->n_names;
-    for (uint32_t i = 0; i < pattern->n_names; i++)
+/* Are the first n names of the pattern those of the path from `skip` on? */
+static bool match_from(const parts *pattern, uint32_t n, const parts *path, uint32_t skip) {
+    for (uint32_t i = 0; i < n; i++)
         if (!same_text(&pattern->names[i], &path->names[skip + i])) return false;
     return true;
+}
+
+static bool match_names(const parts *pattern, const parts *path) {
+    uint32_t n = pattern->n_names;
+    if (n > path->n_names) return false;
+    const part *last = n ? &pattern->names[n - 1] : NULL;
+    bool below = last && last->n == 2 && memcmp(last->text, "**", 2) == 0;
+    if (!below) return match_from(pattern, n, path, path->n_names - n);
+    for (uint32_t skip = 0; skip + n <= path->n_names; skip++)
+        if (match_from(pattern, n - 1, path, skip)) return true;
+    return false;
 }
 
 static bool match_turn(const part *pattern, const part *path, bool any) {

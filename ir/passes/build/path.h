@@ -8,7 +8,8 @@
  * the others are names, in which `*` is any text and `?` any character. A pattern matches an op if
  * the pattern's names are the last of the op's names, and the pattern's loops are among the loops
  * around the op, in the same order: so "fc1", "block.fc1", "l[*].fc1" and "step/l[*]/block/fc1" all
- * match block.fc1 in loop l of @step. */
+ * match block.fc1 in loop l of @step. With `**` as its last name a pattern matches all that is below
+ * the names before: "block.**" matches block.fc1 and block.head.fc1, and "**" every op. */
 #ifndef DS_PASSES_BUILD_PATH_H
 #define DS_PASSES_BUILD_PATH_H
 

@@ -9,6 +9,7 @@
 #include "ir/core/rec.h"
 #include "ir/exec/exec.h"
 #include "ir/passes/internal.h"
+#include "ir/strategy/group.h"
 #include "ir/strategy/scenario.h"
 
 #include <stdlib.h>
@@ -219,6 +220,19 @@ static const char *pattern(ds_lowering *l, const char *text) {
     return ds_clone_text(&l->c, ds_arena_printf(ds_lower__arena(l), "step%s", text + n));
 }
 
+/* The patterns of a group. */
+static void own_patterns(ds_lowering *l, ds_attr *group) {
+    ds_attr *ops = NULL;
+    for (uint32_t i = 0; i < group->n_items; i++)
+        if (strcmp(group->items[i].name, "ops") == 0) ops = &group->items[i];
+    for (uint32_t i = 0; ops && i < ops->n_items; i++) {
+        const char *text = ds_attr_text(&l->c.unit->exprs, &ops->items[i]);
+        if (!text) continue;
+        ops->items[i].kind = DS_ATTR_EXPR;
+        ops->items[i].expr = ds_expr_str(&l->c.unit->exprs, pattern(l, text));
+    }
+}
+
 /* Turns off the knobs that are applied. */
 static void apply_block(ds_lowering *l, ds_attr *block) {
     bool strategy = strcmp(block->name, "strategy") == 0;
@@ -234,6 +248,7 @@ static void apply_block(ds_lowering *l, ds_attr *block) {
         }
         for (uint32_t k = 0; strategy && strcmp(item.name, "ops") == 0 && k < item.n_items; k++)
             item.items[k].name = pattern(l, item.items[k].name);
+        if (item.labelled) own_patterns(l, &item);
         block->items[kept++] = item;
     }
     block->n_items = kept;
@@ -275,6 +290,7 @@ static void keep_strategy(ds_lowering *l) {
     s->stage_dp = copy_widths(l, s->stage_dp);
     s->stage_tp = copy_widths(l, s->stage_tp);
     if (s->ops) s->ops = ds_scenario_find(l->c.unit, "strategy", "ops");
+    if (s->groups) s->groups = ds_strategy_groups(l->c.unit);
     if (l->micro_loop) s->microbatches = 1;
 }
 

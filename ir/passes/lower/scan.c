@@ -6,6 +6,7 @@
  * error. */
 #include "ir/passes/lower/internal.h"
 
+#include "ir/strategy/group.h"
 #include "ir/strategy/scenario.h"
 
 #include <stdlib.h>
@@ -157,7 +158,7 @@ static const char *forward_of(scanner *s, const char *pattern) {
     return is ? ds_arena_strndup(&s->arena, pattern, n - 1) : NULL;
 }
 
-static void find_patterns(scanner *s) {
+static ds_status find_patterns(scanner *s, ds_error *err) {
     const ds_strategy *strategy = &s->l->step->strategy;
     const ds_attr *again = ds_scenario_find(s->l->source->unit, "strategy", "recompute");
     for (uint32_t i = 0; strategy->ops && i < strategy->ops->n_items; i++) {
@@ -168,13 +169,21 @@ static void find_patterns(scanner *s) {
     for (uint32_t i = 0; i < strategy->n_recompute_ops; i++)
         DS_PUSH(&s->arena, &s->patterns,
                 ((path_pattern){.text = strategy->recompute_ops[i], .loc = again->loc}));
+    for (uint32_t i = 0; strategy->groups && i < strategy->groups->n_items; i++) {
+        ds_group group;
+        DS_TRY(ds_group_read(s->l->source, &strategy->groups->items[i], &group, err));
+        for (uint32_t k = 0; k < group.n_ops; k++)
+            DS_PUSH(&s->arena, &s->patterns,
+                    ((path_pattern){group.ops[k], forward_of(s, group.ops[k]), group.loc, false}));
+    }
+    return DS_OK;
 }
 
 ds_status ds_lower__scan(ds_lowering *l, ds_error *err) {
     scanner s = {.l = l};
     ds_arena_init(&s.arena);
-    find_patterns(&s);
-    ds_status status = scan_block(&s, l->model, &l->model->body, NULL, "", "", err);
+    ds_status status = find_patterns(&s, err);
+    if (status == DS_OK) status = scan_block(&s, l->model, &l->model->body, NULL, "", "", err);
     if (l->step->train.on && l->step->train.loss != DS_LOSS_NONE) { /* `lower` adds the loss */
         match(&s, NULL, "loss");
         DS_PUSH(&s.arena, &s.paths, "loss");

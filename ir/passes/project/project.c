@@ -566,7 +566,7 @@ ds_status ds_pass_project(ds_model_step *step, ds_error *err) {
     step->unit = unit;
     step->func = NULL;
     step->weights.n = 0;
-    step->strategy.ops = NULL;
+    step->strategy.ops = step->strategy.groups = NULL;
     step->strategy.schedule = NULL;
     memset(step->strategy.order, 0, sizeof step->strategy.order);
     return ds_bind(unit, NULL, 0, &step->binding, err);

@@ -401,11 +401,14 @@ static ds_status look_at_results(chooser *c, ds_error *err) {
 }
 
 /* An op whose operands all live on one mesh stays on that mesh (an override's); zeros are on any
- * mesh. */
+ * mesh, and a scalar comes to a tensor (the factor of the norm to a gradient). */
 static uint8_t common_mesh(const chooser *c) {
     int mesh = -1;
+    bool scalars = true;
+    for (uint32_t i = 0; i < c->n_in; i++) scalars = scalars && c->type[i]->rank == 0;
     for (uint32_t i = 0; i < c->n_in; i++) {
         if (c->s->f.state[c->op->in[i].value.i] == DS_SHARD_ZEROS) continue;
+        if (!scalars && c->type[i]->rank == 0) continue;
         if (mesh >= 0 && c->now[i].mesh != mesh) return c->s->here;
         mesh = c->now[i].mesh;
     }
@@ -489,6 +492,15 @@ static bool may_be_forced(const chooser *c, uint32_t f, uint32_t axis) {
     return c->n_axes[f] == 0 && c->size[f] % ds_shard__axis_size(c->s, c->mesh, axis) == 0;
 }
 
+static ds_status refuse_axis(const chooser *c, const ds_attr *item, uint32_t f, uint8_t axis,
+                             ds_error *err) {
+    return ds_error_set(err, DS_ERR_SHARDING, item->loc,
+                        "%s: factor %s of size %lld cannot be split over %s of size %lld",
+                        ds_op_name(c->op->code), c->rule.names[f], (long long)c->size[f],
+                        c->s->meshes.at[c->mesh].axes[axis].name,
+                        (long long)ds_shard__axis_size(c->s, c->mesh, axis));
+}
+
 /* Gives factor f the axes of an item `n: x` or `n: [x, y]`. */
 static ds_status force_axes(chooser *c, const ds_attr *item, uint32_t f, bool exact,
                             ds_error *err) {
@@ -500,14 +512,43 @@ static ds_status force_axes(chooser *c, const ds_attr *item, uint32_t f, bool ex
         for (uint32_t k = 0; k < axes.n; k++) {
             bool legal = may_be_forced(c, f, axes.axis[k]);
             if (!legal && !exact) continue; /* a backward op's letter may mean another dim */
-            if (!legal)
-                return ds_error_set(
-                    err, DS_ERR_SHARDING, item->loc,
-                    "%s: factor %s of size %lld cannot be split over %s of size %lld",
-                    ds_op_name(c->op->code), item->name, (long long)c->size[f], word->word,
-                    (long long)ds_shard__axis_size(c->s, c->mesh, axes.axis[k]));
+            if (!legal) return refuse_axis(c, item, f, axes.axis[k], err);
             c->axes[f][c->n_axes[f]++] = axes.axis[k];
         }
+    }
+    return DS_OK;
+}
+
+/* The axes over which a group's devices share a batch: all but the stages'. */
+static void batch_axes(const chooser *c, ds_logical_axis *out) {
+    *out = (ds_logical_axis){0};
+    for (uint32_t a = 0; a < c->s->meshes.at[c->mesh].n_axes; a++)
+        if (ds_shard__axis_size(c->s, c->mesh, a) > 1 &&
+            strcmp(c->s->meshes.at[c->mesh].axes[a].name, "pp") != 0)
+            out->axis[out->n++] = (uint8_t)a;
+}
+
+/* Splits the batch of an op in a group over the group's devices. A factor that the rule keeps whole
+ * stays whole. */
+static ds_status force_batch(chooser *c, const ds_shard_lie *lie, bool exact, ds_error *err) {
+    uint32_t batch = ds_shard__batch_factors(c->s->f.places, c->op, &c->rule);
+    ds_logical_axis axes;
+    batch_axes(c, &axes);
+    for (uint32_t f = 0; f < c->rule.n_factors; f++) {
+        if (!(batch >> f & 1) || !splittable(c->rule.kinds[f])) continue;
+        for (uint32_t k = 0; k < axes.n; k++) {
+            bool legal = is_legal(c, f, axes.axis[k]);
+            if (legal) c->axes[f][c->n_axes[f]++] = axes.axis[k];
+            if (legal || !exact) continue;
+            return ds_error_set(
+                err, DS_ERR_SHARDING, lie->loc,
+                "group \"%s\": %s %s: the factor %s of the batch, of size %lld, cannot be split "
+                "over the %u devices of @%s",
+                lie->who, ds_op_name(c->op->code), ds_path_op_name(c->s->f.from, c->op),
+                c->rule.names[f], (long long)c->size[f], ds_shard__n_devices(c->s, c->mesh),
+                c->s->meshes.at[c->mesh].name);
+        }
+        return DS_OK; /* an axis splits one factor */
     }
     return DS_OK;
 }
@@ -522,44 +563,56 @@ ds_status ds_shard__rule(ds_sharder *s, const ds_op *op, ds_rule *rule, ds_error
     return DS_OK;
 }
 
-ds_status ds_shard__means(ds_sharder *s, const ds_op *op, const ds_attr *override, bool *means,
+/* Does the item name the factor? `batch` names the factors of the batch. */
+static bool names_factor(const chooser *c, const ds_attr *item, uint32_t f) {
+    if (strcmp(c->rule.names[f], item->name) == 0) return true;
+    return strcmp(item->name, DS_SHARD_BATCH) == 0 &&
+           ds_shard__batch_factors(c->s->f.places, c->op, &c->rule) >> f & 1;
+}
+
+ds_status ds_shard__means(ds_sharder *s, const ds_op *op, const ds_shard_lie *lie, bool *means,
                           ds_error *err) {
-    ds_rule rule;
-    DS_TRY(ds_shard__rule(s, op, &rule, err));
-    DS_TRY(ds_shard__rename(s, op, &rule, err));
-    *means = !override->n_items;
-    for (uint32_t i = 0; i < override->n_items; i++)
-        for (uint32_t f = 0; f < rule.n_factors; f++)
-            *means |= strcmp(rule.names[f], override->items[i].name) == 0;
+    chooser c;
+    chooser_init(&c, s, op, NULL);
+    DS_TRY(ds_shard__rule(s, op, &c.rule, err));
+    DS_TRY(ds_shard__rename(s, op, &c.rule, err));
+    *means = !lie->n_factors;
+    for (uint32_t i = 0; i < lie->n_factors; i++)
+        for (uint32_t f = 0; f < c.rule.n_factors; f++)
+            *means |= names_factor(&c, &lie->factors[i], f);
     return DS_OK;
 }
 
-ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *override, uint8_t mesh,
-                           bool exact, ds_shard_choice *choice, ds_error *err) {
+static ds_status lacks_factor(const chooser *c, const ds_attr *item, ds_error *err) {
+    ds_buf text = {0};
+    ds_rule_print(&c->rule, &text);
+    ds_status status =
+        ds_error_set(err, DS_ERR_NAME, item->loc, "%s has no factor '%s'; its rule is %s",
+                     ds_op_name(c->op->code), item->name, text.text);
+    ds_buf_deinit(&text);
+    return status;
+}
+
+ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_shard_lie *lie, bool exact,
+                           ds_shard_choice *choice, ds_error *err) {
     chooser c;
     chooser_init(&c, s, op, NULL);
-    c.mesh = mesh;
+    c.mesh = lie->mesh;
     look_at_operands(&c);
     DS_TRY(look_at_results(&c, err));
     DS_TRY(get_rule(&c, err));
     find_sizes(&c);
     if (!exact) DS_TRY(ds_shard__rename(s, op, &c.rule, err));
-    for (uint32_t i = 0; i < override->n_items; i++) {
-        const ds_attr *item = &override->items[i];
+    for (uint32_t i = 0; i < lie->n_factors; i++) {
+        const ds_attr *item = &lie->factors[i];
         uint32_t f = 0;
-        while (f < c.rule.n_factors && strcmp(c.rule.names[f], item->name) != 0) f++;
-        if (f < c.rule.n_factors) {
+        while (f < c.rule.n_factors && !names_factor(&c, item, f)) f++;
+        if (f < c.rule.n_factors)
             DS_TRY(force_axes(&c, item, f, exact, err));
-        } else if (exact) {
-            ds_buf text = {0};
-            ds_rule_print(&c.rule, &text);
-            ds_status status =
-                ds_error_set(err, DS_ERR_NAME, item->loc, "%s has no factor '%s'; its rule is %s",
-                             ds_op_name(op->code), item->name, text.text);
-            ds_buf_deinit(&text);
-            return status;
-        }
+        else if (exact)
+            return lacks_factor(&c, item, err);
     }
+    if (lie->by_batch) DS_TRY(force_batch(&c, lie, exact, err));
     set_choice(&c, choice);
     choice->forced = true;
     return DS_OK;

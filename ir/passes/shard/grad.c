@@ -31,6 +31,12 @@ static void find_in_step(ds_sharder *s) {
     }
 }
 
+bool ds_shard__is_weight(const ds_sharder *s, const char *name) {
+    for (uint32_t w = 0; w < s->step->weights.n; w++)
+        if (s->step->weights.at[w].name == name) return true;
+    return false;
+}
+
 /* In a microbatch's function weights have their names of the step. */
 static void find_in_part(ds_sharder *s) {
     ds_map names;
@@ -236,7 +242,7 @@ static ds_status follow_states(ds_sharder *s, ds_value old, const ds_layout *who
     const ds_step_weight *w = &s->step->weights.at[*weight - 1];
     const ds_value_info *info = ds_value_at(s->step->func, w->arg);
     DS_TRY(ds_shard__hint(s, info->type, w->name, info->loc, &home, &seq, err));
-    DS_TRY(ds_shard__override_home(s, w->name, &home, &found, err));
+    DS_TRY(ds_shard__home(s, w->name, true, &home, &found, err));
     home.mesh = to->mesh;
     home = ds_shard__zero_layout(s, info->type, &home);
     for (uint32_t i = 0; i < s->zero.n; i++)

@@ -23,6 +23,7 @@
 #include "ir/passes/build/copy.h"
 #include "ir/passes/build/path.h"
 #include "ir/passes/passes.h"
+#include "ir/strategy/group.h"
 
 #define DS_SHARD_AXES 8u /* of one mesh */
 
@@ -36,6 +37,7 @@ typedef struct ds_shard_mesh {
     const char *name; /* interned, without '@' */
     ds_shard_axis axes[DS_SHARD_AXES];
     uint32_t n_axes;
+    bool apart; /* a view whose devices are not those of the strategy's mesh, in this order */
 } ds_shard_mesh;
 
 /* A value brought to the mesh of another stage. */
@@ -97,6 +99,53 @@ typedef struct ds_shard_pending {
     bool scattered;
 } ds_shard_pending;
 
+/* ---- overrides and groups ---- */
+
+#define DS_SHARD_BATCH "batch" /* the factors of the batch, whatever a rule calls them */
+
+/* How ops lie: what an override says of each op that its pattern matches, or a group of its ops. */
+typedef struct ds_shard_lie {
+    const char *who; /* the pattern, or the group's name */
+    ds_loc loc;
+    uint8_t mesh;
+    const ds_attr *factors; /* n: x, k: [y, z] */
+    uint32_t n_factors;
+    bool by_batch; /* all axes of the mesh split the batch */
+    bool is_group;
+    bool used; /* of an override: an op matches */
+} ds_shard_lie;
+
+typedef struct ds_shard_group {
+    ds_group said;
+    uint8_t mesh;
+    ds_shard_lie *lies; /* one for all ops, or one for each device */
+    uint32_t n_lies;
+    bool used;
+} ds_shard_group;
+
+/* exact: the lie is the op's own, not that of the forward op of a backward op. */
+typedef struct ds_shard_laid {
+    const ds_shard_lie *lie;
+    bool exact;
+} ds_shard_laid;
+
+/* What overrides and groups say of a function. */
+typedef struct ds_shard_places {
+    const ds_func *func;
+    ds_map by_name; /* path name, interned → op */
+    ds_map laid;    /* op → ds_shard_laid */
+    ds_map readers; /* name of an argument → the ds_shard_reader that reads it first, in the
+                       function or in one that it calls */
+    uint8_t *batch; /* by value: bits of dims that are of the batch; NULL: nobody asks */
+} ds_shard_places;
+
+typedef struct ds_shard_reader {
+    const ds_op *op;
+    const ds_shard_lie *lie;
+    ds_shard_places *places; /* of the op's function */
+    uint32_t operand;
+} ds_shard_reader;
+
 /* An old function and its sharded function. */
 typedef struct ds_shard_func {
     const ds_func *from;
@@ -126,7 +175,7 @@ typedef struct ds_shard_frame {
     ds_map gradients; /* old values that are a weight's gradient → 1 + the weight */
     ds_map whole;     /* new arguments that are shared-out weights → the weights gathered, where
                          these stay gathered */
-    ds_map by_name;   /* path name, interned → op of `from`; with overrides */
+    ds_shard_places *places; /* of `from`; NULL: neither overrides nor groups */
     bool backward;
     const ds_path_loop *loops;           /* open */
     DS_VEC(ds_shard_import) imports;     /* heap */
@@ -149,7 +198,12 @@ typedef struct ds_sharder {
     ds_logical_axis logical[DS_L_COUNT];
     ds_logical_axis zero; /* over which ZeRO shares out states */
     DS_VEC(ds_shard_func) funcs;
-    bool *override_used; /* one per entry of strategy.ops */
+    ds_shard_lie *overrides; /* one per entry of strategy.ops */
+    uint32_t n_overrides;
+    ds_shard_group *groups;
+    uint32_t n_groups;
+    bool wants_batch;
+    DS_VEC(ds_shard_places *) places; /* heap */
 
     ds_shard_frame f; /* the function being made */
 } ds_sharder;
@@ -168,6 +222,7 @@ ds_status ds_shard__mesh(ds_sharder *s, ds_error *err);
 /* Finds or adds the mesh that an override names; its number in *out. */
 ds_status ds_shard__view(ds_sharder *s, const ds_place *place, ds_loc loc, uint8_t *out,
                          ds_error *err);
+uint32_t ds_shard__n_devices(const ds_sharder *s, uint8_t mesh);
 /* The axes of a mesh that a name means; on mesh 0 a logical name may mean several axes. */
 ds_status ds_shard__axes_named(const ds_sharder *s, uint8_t mesh, const char *name, ds_loc loc,
                                ds_logical_axis *out, ds_error *err);
@@ -264,14 +319,13 @@ typedef struct ds_shard_choice {
  * results' hints. Operands beyond DS_MAX_OPERANDS follow the last. */
 ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
                            ds_shard_choice *choice, ds_error *err);
-/* The layouts that an override gives an op, on `mesh`: axes that the override does not name split
- * no dim. `exact`: a factor that the op lacks is an error (without `exact`, `op` is a backward op
- * of the overridden op). */
-ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *override, uint8_t mesh,
-                           bool exact, ds_shard_choice *choice, ds_error *err);
-/* Does the override name a factor of this backward op? Other backward ops take their operands'
+/* The layouts of an op that lies so: axes that the lie does not name split no dim. `exact`: a factor
+ * that the op lacks is an error (without `exact`, `op` is a backward op of the op that lies so). */
+ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_shard_lie *lie, bool exact,
+                           ds_shard_choice *choice, ds_error *err);
+/* Does the lie name a factor of this backward op? Other backward ops take their operands'
  * layouts. */
-ds_status ds_shard__means(ds_sharder *s, const ds_op *op, const ds_attr *override, bool *means,
+ds_status ds_shard__means(ds_sharder *s, const ds_op *op, const ds_shard_lie *lie, bool *means,
                           ds_error *err);
 /* The rule of an op of `from`, by the types in `from`. */
 ds_status ds_shard__rule(ds_sharder *s, const ds_op *op, ds_rule *rule, ds_error *err);
@@ -281,27 +335,54 @@ bool ds_shard__is_lazy(ds_opcode code);
 /* ---- override.c ---- */
 
 /* Do hints give way in the backward pass? Sums of gradients have no overrides of their own. If the
- * strategy has overrides, such sums keep the layouts of their terms, not those of the model's
- * hints. */
+ * strategy has overrides or groups, such sums keep the layouts of their terms, not those of the
+ * model's hints. */
 static inline bool ds_shard__follows(const ds_sharder *s) {
-    return s->f.backward && s->step->strategy.ops;
+    return s->f.backward && (s->n_overrides || s->n_groups);
 }
 
-/* The override of strategy.ops that matches an op of `from` in `loops`, and its mesh; NULL: none.
- * *exact: the override names the op itself, not the forward op of a backward op. */
-ds_status ds_shard__override(ds_sharder *s, const ds_op *op, const ds_path_loop *loops,
-                             const ds_attr **override, uint8_t *mesh, bool *exact, ds_error *err);
-/* Fills by_name, where the strategy has overrides. O(ops). */
-void ds_shard__find_names(ds_sharder *s);
+/* Reads strategy.ops. Errors: meshes that are no views. */
+ds_status ds_shard__overrides(ds_sharder *s, ds_error *err);
+/* What overrides and groups say of `func`; *out is NULL if there are none. O(ops · patterns), once a
+ * function. Errors: an op in two groups. */
+ds_status ds_shard__places(ds_sharder *s, const ds_func *func, ds_shard_places **out,
+                           ds_error *err);
+void ds_shard__places_deinit(ds_sharder *s);
+void ds_shard__lay(ds_sharder *s, ds_shard_places *p, const ds_op *op, const ds_shard_lie *lie,
+                   bool exact);
+/* How an op of `from` lies; NULL: neither an override nor a group says. */
+const ds_shard_lie *ds_shard__lie(const ds_sharder *s, const ds_op *op, bool *exact);
+/* The argument that the value is, or is a cast of; else the value. */
+ds_value ds_shard__arg_of(const ds_func *func, ds_value value);
 /* Gives the factors of a backward op's rule the forward op's names for the same dims; a factor
  * without such a dim loses its name. The rule stays if the op is no backward op, or the forward op
  * is not in `from`. */
 ds_status ds_shard__rename(ds_sharder *s, const ds_op *op, ds_rule *rule, ds_error *err);
-/* The layout that an override gives the weight of that name in `from`, if an override does. */
-ds_status ds_shard__override_home(ds_sharder *s, const char *weight, ds_layout *home, bool *found,
-                                  ds_error *err);
-/* Checks that every override matched an op. */
+/* The layout in which the first op with a lie reads the argument, if there is such an op. An input
+ * of the model lies so for a group alone. */
+ds_status ds_shard__home(ds_sharder *s, const char *arg, bool weight, ds_layout *home, bool *found,
+                         ds_error *err);
+/* Checks that every override matched an op, and that every group has one. */
 ds_status ds_shard__overrides_used(const ds_sharder *s, ds_error *err);
+
+/* ---- group.c ---- */
+
+/* Reads the groups of the strategy and makes their lies. Errors: ways that shard lacks, too many
+ * devices. */
+ds_status ds_shard__groups(ds_sharder *s, ds_error *err);
+/* The group of an op of that name; NULL: none. Of the backward pass ops alone that a pattern names
+ * by their end ("fc1.dw"). Errors: DS_ERR_VALUE for two groups. */
+ds_status ds_shard__group_of(ds_sharder *s, const ds_path_loop *loops, const char *name,
+                             bool backward, ds_shard_group **out, ds_error *err);
+/* Has each op of the group an owner, a lie of its own? */
+bool ds_shard__is_owned(const ds_shard_group *group);
+/* Lays the n ops, in program order, on the devices of a group with owners. O(n · devices). */
+void ds_shard__share_out(ds_sharder *s, ds_shard_places *p, ds_shard_group *g, const ds_op **ops,
+                         uint32_t n);
+/* Fills `batch`. O(ops), times the dims of a value at most. */
+ds_status ds_shard__find_batch(ds_sharder *s, ds_shard_places *p, ds_error *err);
+/* Bits of the rule's factors that are of the batch. */
+uint32_t ds_shard__batch_factors(const ds_shard_places *p, const ds_op *op, const ds_rule *rule);
 
 /* ---- attention.c, loss.c ---- */
 
@@ -318,6 +399,7 @@ ds_status ds_shard__loss(ds_sharder *s, const ds_op *old, const ds_use *in,
 
 /* ---- grad.c ---- */
 
+bool ds_shard__is_weight(const ds_sharder *s, const char *name);
 /* In `gradients`: a term of a gradient, not all of it. */
 #define DS_SHARD_TERM UINT64_MAX
 /* Fills weights and states. O(arguments + weights). */

@@ -203,9 +203,18 @@ ds_status ds_shard__mesh(ds_sharder *s, ds_error *err) {
     return DS_OK;
 }
 
-/* Is the declared mesh equal to the strategy's mesh? */
-static bool is_strategy_mesh(const ds_sharder *s, const ds_shard_mesh *view) {
-    const ds_shard_mesh *m = &s->meshes.at[0];
+static uint32_t n_devices(const ds_shard_mesh *mesh) {
+    uint32_t n = 1;
+    for (uint32_t a = 0; a < mesh->n_axes; a++) n *= (uint32_t)mesh->axes[a].size;
+    return n;
+}
+
+uint32_t ds_shard__n_devices(const ds_sharder *s, uint8_t mesh) {
+    return n_devices(&s->meshes.at[mesh]);
+}
+
+/* Do two meshes have the same axes above 1? */
+static bool has_axes_of(const ds_shard_mesh *m, const ds_shard_mesh *view) {
     uint32_t k = 0;
     for (uint32_t a = 0; a < view->n_axes; a++) {
         if (view->axes[a].size == 1) continue;
@@ -214,7 +223,22 @@ static bool is_strategy_mesh(const ds_sharder *s, const ds_shard_mesh *view) {
             return false;
         k++;
     }
-    return k == m->n_axes;
+    return k == m->n_axes || (m->n_axes == 1 && m->axes[0].size == 1);
+}
+
+/* Has the declared mesh other devices than the strategy's mesh, or in another order? */
+static ds_status is_apart(const ds_sharder *s, const ds_mesh *mesh, const ds_shard_mesh *view,
+                          bool *apart, ds_error *err) {
+    const ds_mesh *own = ds_find_mesh(s->module, s->meshes.at[0].name);
+    uint32_t n = n_devices(view);
+    *apart = s->n_own > 1 || n != n_devices(&s->meshes.at[0]);
+    for (uint32_t i = 0; i < n && !*apart && own; i++) {
+        int64_t a, b;
+        DS_TRY(ds_mesh_device_at(&s->step->binding, own, i, &a, err));
+        DS_TRY(ds_mesh_device_at(&s->step->binding, mesh, i, &b, err));
+        *apart = a != b;
+    }
+    return DS_OK;
 }
 
 ds_status ds_shard__axes_named(const ds_sharder *s, uint8_t mesh, const char *name, ds_loc loc,
@@ -244,8 +268,9 @@ ds_status ds_shard__view(ds_sharder *s, const ds_place *place, ds_loc loc, uint8
     DS_TRY(ds_mesh_axis_sizes(&s->step->binding, mesh, sizes, err));
     for (uint32_t a = 0; a < mesh->n_axes; a++)
         view.axes[a] = (ds_shard_axis){mesh->axes[a].name, sizes[a]};
+    DS_TRY(is_apart(s, mesh, &view, &view.apart, err));
     *out = 0;
-    if (is_strategy_mesh(s, &view)) return DS_OK;
+    if (!view.apart && has_axes_of(&s->meshes.at[0], &view)) return DS_OK;
     *out = (uint8_t)s->meshes.n;
     DS_PUSH(&s->unit->arena, &s->meshes, view);
     return DS_OK;

@@ -31,21 +31,6 @@ static const char *forward_name(ds_arena *arena, const char *name, const char **
 
 /* ---- letters of backward ops ---- */
 
-static void find_ops(ds_sharder *s, const ds_block *block) {
-    for (uint32_t i = 0; i < block->n_ops; i++) {
-        const ds_op *op = block->ops[i];
-        if (op->code == DS_OP_FOR) find_ops(s, op->body);
-        if (op->code < DS_OP_FIRST_TABLE_OP) continue;
-        const char *name = ds_intern(&s->unit->strings, ds_path_op_name(s->f.from, op));
-        if (!ds_map_find(&s->f.by_name, DS_KEY(name)))
-            ds_map_put(&s->f.by_name, DS_KEY(name), DS_KEY(op));
-    }
-}
-
-void ds_shard__find_names(ds_sharder *s) {
-    if (s->step->strategy.ops) find_ops(s, &s->f.from->body);
-}
-
 /* The forward op's term of `rank` dims whose gradient has the name's end; NULL: not known. A loss's
  * dy is the gradient of its second operand, an lstm's dy of its result. */
 static const ds_rule_term *term_of(const ds_rule *forward, const char *end, uint32_t rank) {
@@ -78,106 +63,266 @@ static void rename_factors(ds_rule *rule, const ds_rule *forward, const ds_rule_
     if (!same) memcpy(rule->names, names, sizeof names);
 }
 
+/* The forward op of a backward op or of a copy, and the end of the op's name; NULL: none. */
+static const ds_op *forward_of(ds_sharder *s, const ds_shard_places *p, const ds_op *op,
+                               const char **end) {
+    const char *name = forward_name(&s->unit->arena, ds_path_op_name(p->func, op), end);
+    if (!name) return NULL;
+    const uint64_t *found = ds_map_find(&p->by_name, DS_KEY(ds_intern(&s->unit->strings, name)));
+    return found ? (const ds_op *)(uintptr_t)*found : NULL;
+}
+
 ds_status ds_shard__rename(ds_sharder *s, const ds_op *op, ds_rule *rule, ds_error *err) {
-    const char *end, *name = forward_name(&s->unit->arena, ds_path_op_name(s->f.from, op), &end);
-    if (!name || !ds_path_is_gradient(end)) return DS_OK;
-    const uint64_t *found = ds_map_find(&s->f.by_name, DS_KEY(ds_intern(&s->unit->strings, name)));
-    if (!found) return DS_OK;
+    const char *end;
+    const ds_op *of = forward_of(s, s->f.places, op, &end);
     ds_rule forward;
-    DS_TRY(ds_shard__rule(s, (const ds_op *)(uintptr_t)*found, &forward, err));
+    if (!of || !ds_path_is_gradient(end)) return DS_OK;
+    DS_TRY(ds_shard__rule(s, of, &forward, err));
     const ds_rule_term *term = term_of(&forward, end, rule->out[0].n);
     if (term) rename_factors(rule, &forward, term);
     return DS_OK;
 }
 
-/* ---- the override of an op ---- */
+/* ---- where the ops of a function lie ---- */
 
-/* The first override whose pattern matches the name; n_items: none. */
-static uint32_t match(const ds_sharder *s, const ds_path_loop *loops, const char *name) {
-    const ds_attr *ops = s->step->strategy.ops;
-    const char *func = s->step->func->name; /* a microbatch's ops have the step's paths */
-    uint32_t i = 0;
-    while (i < ops->n_items && !ds_path_match(ops->items[i].name, func, loops, name, NULL)) i++;
-    return i;
-}
+typedef struct finder {
+    ds_sharder *s;
+    ds_shard_places *p;
+    const ds_path_loop *loops;
+    bool backward;
+    ds_status (*visit)(struct finder *f, const ds_op *op, ds_error *err);
+    DS_VEC(const ds_op *) * owned; /* one list a group: operations that have owners; heap */
+} finder;
 
-ds_status ds_shard__override(ds_sharder *s, const ds_op *op, const ds_path_loop *loops,
-                             const ds_attr **override, uint8_t *mesh, bool *exact, ds_error *err) {
-    const ds_attr *ops = s->step->strategy.ops;
-    *override = NULL;
-    bool joins = s->step->strategy.microbatches > 1 && s->f.from == s->step->func;
-    if (!ops || joins) return DS_OK; /* what puts microbatches together is no op of the model */
-    const char *end, *name = ds_path_op_name(s->f.from, op);
-    uint32_t i = match(s, loops, name);
-    *exact = i < ops->n_items;
-    if (*exact) s->override_used[i] = true;
-    const char *forward = *exact ? NULL : forward_name(&s->unit->arena, name, &end);
-    if (forward) i = match(s, loops, forward);
-    if (i == ops->n_items) return DS_OK;
-    *override = &ops->items[i];
-    return ds_shard__view(s, &ops->items[i].place, ops->items[i].loc, mesh, err);
-}
-
-/* Is this a backward op? It has no say in where a weight lies. */
-static bool is_backward(ds_sharder *s, const ds_op *op) {
-    const char *end, *name = ds_path_op_name(s->f.from, op);
-    return forward_name(&s->unit->arena, name, &end) && ds_path_is_gradient(end);
-}
-
-static ds_status find_home(ds_sharder *s, const ds_block *block, const ds_path_loop *loops,
-                           const char *weight, ds_layout *home, bool *found, ds_error *err);
-
-/* Looks in a microbatch's function, which has weights under the step's names. */
-static ds_status find_home_in_callee(ds_sharder *s, const ds_func *callee, const char *weight,
-                                     ds_layout *home, bool *found, ds_error *err) {
-    const ds_func *caller = s->f.from;
-    s->f.from = callee;
-    ds_status status = find_home(s, &callee->body, NULL, weight, home, found, err);
-    s->f.from = caller;
-    return status;
-}
-
-static ds_status find_home(ds_sharder *s, const ds_block *block, const ds_path_loop *loops,
-                           const char *weight, ds_layout *home, bool *found, ds_error *err) {
-    for (uint32_t i = 0; i < block->n_ops && !*found; i++) {
+static ds_status walk(finder *f, const ds_block *block, ds_error *err) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
         const ds_op *op = block->ops[i];
         if (op->code == DS_OP_FOR) {
-            const ds_path_loop inside = {ds_path_loop_name(s->f.from, op), DS_ANY_TURN, loops};
-            DS_TRY(find_home(s, op->body, &inside, weight, home, found, err));
+            const ds_path_loop inside = {ds_path_loop_name(f->p->func, op), DS_ANY_TURN, f->loops};
+            f->loops = &inside;
+            ds_status status = walk(f, op->body, err);
+            f->loops = inside.up;
+            if (status != DS_OK) return status;
         }
-        if (op->code == DS_OP_CALL)
-            DS_TRY(find_home_in_callee(s, op->callee, weight, home, found, err));
-        if (op->code < DS_OP_FIRST_TABLE_OP) continue;
-        for (uint32_t k = 0; k < op->n_in && k < DS_MAX_OPERANDS && !*found; k++) {
-            const ds_attr *override = NULL;
-            uint8_t mesh = 0;
-            bool exact = false;
-            ds_shard_choice choice = {0};
-            if (ds_value_at(s->f.from, op->in[k].value)->name != weight) continue;
-            if (is_backward(s, op)) continue;
-            DS_TRY(ds_shard__override(s, op, loops, &override, &mesh, &exact, err));
-            if (!override || !exact) continue;
-            DS_TRY(ds_shard__forced(s, op, override, mesh, exact, &choice, err));
-            *home = choice.in[k];
-            *found = true;
-        }
+        if (op->code >= DS_OP_FIRST_TABLE_OP)
+            f->backward |= (ds_op_desc_of(op->code)->flags & DS_OPF_BACKWARD) != 0;
+        if (op->code >= DS_OP_FIRST_TABLE_OP || op->code == DS_OP_CALL)
+            DS_TRY(f->visit(f, op, err));
     }
     return DS_OK;
 }
 
-ds_status ds_shard__override_home(ds_sharder *s, const char *weight, ds_layout *home, bool *found,
-                                  ds_error *err) {
-    *found = false;
-    if (!s->step->strategy.ops) return DS_OK;
-    return find_home(s, &s->f.from->body, NULL, weight, home, found, err);
+static ds_status walk_all(finder *f, ds_status (*visit)(finder *, const ds_op *, ds_error *),
+                          ds_error *err) {
+    f->visit = visit;
+    f->backward = false;
+    return walk(f, &f->p->func->body, err);
+}
+
+static ds_status note_name(finder *f, const ds_op *op, ds_error *err) {
+    const char *name = ds_intern(&f->s->unit->strings, ds_path_op_name(f->p->func, op));
+    (void)err;
+    if (op->code != DS_OP_CALL && !ds_map_find(&f->p->by_name, DS_KEY(name)))
+        ds_map_put(&f->p->by_name, DS_KEY(name), DS_KEY(op));
+    return DS_OK;
+}
+
+void ds_shard__lay(ds_sharder *s, ds_shard_places *p, const ds_op *op, const ds_shard_lie *lie,
+                   bool exact) {
+    ds_shard_laid *laid = DS_NEW(&s->unit->arena, ds_shard_laid);
+    *laid = (ds_shard_laid){lie, exact};
+    ds_map_put(&p->laid, DS_KEY(op), DS_KEY(laid));
+}
+
+static const ds_shard_laid *laid_of(const ds_shard_places *p, const ds_op *op) {
+    const uint64_t *found = ds_map_find(&p->laid, DS_KEY(op));
+    return found ? (const ds_shard_laid *)(uintptr_t)*found : NULL;
+}
+
+/* The first override whose pattern matches. */
+static ds_shard_lie *override_of(const finder *f, const char *name) {
+    const char *func = f->s->step->func->name; /* a microbatch's ops have the step's paths */
+    for (uint32_t i = 0; i < f->s->n_overrides; i++)
+        if (ds_path_match(f->s->overrides[i].who, func, f->loops, name, NULL))
+            return &f->s->overrides[i];
+    return NULL;
+}
+
+/* An op that an override names, or an op of the forward pass that is in a group. */
+static ds_status lay_named(finder *f, const ds_op *op, ds_error *err) {
+    const char *name = ds_path_op_name(f->p->func, op);
+    ds_shard_group *group = NULL;
+    if (op->code == DS_OP_CALL) return DS_OK;
+    ds_shard_lie *lie = override_of(f, name);
+    if (lie) {
+        lie->used = true;
+        ds_shard__lay(f->s, f->p, op, lie, true);
+    } else {
+        DS_TRY(ds_shard__group_of(f->s, f->loops, name, f->backward, &group, err));
+    }
+    if (!group) return DS_OK;
+    group->used = true;
+    if (ds_shard__is_owned(group))
+        DS_HPUSH(&f->owned[group - f->s->groups], op);
+    else
+        ds_shard__lay(f->s, f->p, op, &group->lies[0], true);
+    return DS_OK;
+}
+
+/* A backward op, or a copy, lies as its forward op. */
+static ds_status lay_followers(finder *f, const ds_op *op, ds_error *err) {
+    const char *end, *name;
+    (void)err;
+    if (op->code == DS_OP_CALL || laid_of(f->p, op)) return DS_OK;
+    name = forward_name(&f->s->unit->arena, ds_path_op_name(f->p->func, op), &end);
+    const ds_shard_lie *lie = name ? override_of(f, name) : NULL;
+    const ds_op *forward = lie ? NULL : forward_of(f->s, f->p, op, &end);
+    const ds_shard_laid *laid = forward ? laid_of(f->p, forward) : NULL;
+    if (laid && laid->lie->is_group) lie = laid->lie;
+    if (lie) ds_shard__lay(f->s, f->p, op, lie, false);
+    return DS_OK;
+}
+
+/* ---- arguments and their readers ---- */
+
+ds_value ds_shard__arg_of(const ds_func *func, ds_value value) {
+    const ds_value_info *info = ds_value_at(func, value);
+    while (!info->is_arg && info->def && info->def->code == DS_OP_CAST) {
+        value = info->def->in[0].value;
+        info = ds_value_at(func, value);
+    }
+    return value;
+}
+
+static bool is_backward(const finder *f, const ds_op *op) {
+    const char *end, *name = ds_path_op_name(f->p->func, op);
+    return forward_name(&f->s->unit->arena, name, &end) && ds_path_is_gradient(end);
+}
+
+static ds_status note_readers(finder *f, const ds_op *op, ds_error *err) {
+    ds_shard_places *callee;
+    if (op->code == DS_OP_CALL) {
+        DS_TRY(ds_shard__places(f->s, op->callee, &callee, err));
+        for (uint32_t i = 0; callee && i < op->callee->n_args; i++) {
+            const char *name = ds_value_at(op->callee, op->callee->args[i])->name;
+            const uint64_t *found = ds_map_find(&callee->readers, DS_KEY(name));
+            if (found && !ds_map_find(&f->p->readers, DS_KEY(name)))
+                ds_map_put(&f->p->readers, DS_KEY(name), *found);
+        }
+        return DS_OK;
+    }
+    const ds_shard_laid *laid = laid_of(f->p, op);
+    if (is_backward(f, op)) return DS_OK; /* has no say in where a weight lies */
+    for (uint32_t k = 0; laid && laid->exact && k < op->n_in && k < DS_MAX_OPERANDS; k++) {
+        const ds_value_info *info =
+            ds_value_at(f->p->func, ds_shard__arg_of(f->p->func, op->in[k].value));
+        if (!info->is_arg || ds_map_find(&f->p->readers, DS_KEY(info->name))) continue;
+        ds_shard_reader *reader = DS_NEW(&f->s->unit->arena, ds_shard_reader);
+        *reader = (ds_shard_reader){op, laid->lie, f->p, k};
+        ds_map_put(&f->p->readers, DS_KEY(info->name), DS_KEY(reader));
+    }
+    return DS_OK;
+}
+
+static ds_status find_places(finder *f, ds_error *err) {
+    ds_sharder *s = f->s;
+    bool joins = s->step->strategy.microbatches > 1 && f->p->func == s->step->func;
+    DS_TRY(walk_all(f, note_name, err));
+    if (!joins) { /* what puts microbatches together is no op of the model */
+        DS_TRY(walk_all(f, lay_named, err));
+        for (uint32_t i = 0; i < s->n_groups; i++)
+            ds_shard__share_out(s, f->p, &s->groups[i], f->owned[i].at, f->owned[i].n);
+        DS_TRY(walk_all(f, lay_followers, err));
+    }
+    DS_TRY(walk_all(f, note_readers, err));
+    return s->wants_batch ? ds_shard__find_batch(s, f->p, err) : DS_OK;
+}
+
+ds_status ds_shard__places(ds_sharder *s, const ds_func *func, ds_shard_places **out,
+                           ds_error *err) {
+    *out = NULL;
+    if (!s->n_overrides && !s->n_groups) return DS_OK;
+    for (uint32_t i = 0; i < s->places.n; i++) {
+        *out = s->places.at[i];
+        if ((*out)->func == func) return DS_OK;
+    }
+    ds_shard_places *p = DS_NEW(&s->unit->arena, ds_shard_places);
+    *out = p;
+    p->func = func;
+    ds_map_init(&p->by_name);
+    ds_map_init(&p->laid);
+    ds_map_init(&p->readers);
+    DS_HPUSH(&s->places, p);
+    finder f = {.s = s, .p = p};
+    f.owned = ds_xcalloc(s->n_groups + 1, sizeof *f.owned);
+    ds_status status = find_places(&f, err);
+    for (uint32_t i = 0; i < s->n_groups; i++) free(f.owned[i].at);
+    free(f.owned);
+    return status;
+}
+
+void ds_shard__places_deinit(ds_sharder *s) {
+    for (uint32_t i = 0; i < s->places.n; i++) {
+        ds_map_deinit(&s->places.at[i]->by_name);
+        ds_map_deinit(&s->places.at[i]->laid);
+        ds_map_deinit(&s->places.at[i]->readers);
+    }
+    free(s->places.at);
+}
+
+/* ---- the lie of an op ---- */
+
+ds_status ds_shard__overrides(ds_sharder *s, ds_error *err) {
+    const ds_attr *ops = s->step->strategy.ops;
+    s->overrides = DS_NEW_N(&s->unit->arena, ds_shard_lie, (ops ? ops->n_items : 0) + 1);
+    for (uint32_t i = 0; ops && i < ops->n_items; i++) {
+        const ds_attr *item = &ops->items[i];
+        ds_shard_lie *lie = &s->overrides[s->n_overrides++];
+        *lie = (ds_shard_lie){.who = item->name,
+                              .loc = item->loc,
+                              .factors = item->items,
+                              .n_factors = item->n_items};
+        DS_TRY(ds_shard__view(s, &item->place, item->loc, &lie->mesh, err));
+        for (uint32_t k = 0; k < item->n_items; k++)
+            s->wants_batch |= strcmp(item->items[k].name, DS_SHARD_BATCH) == 0;
+    }
+    return DS_OK;
+}
+
+const ds_shard_lie *ds_shard__lie(const ds_sharder *s, const ds_op *op, bool *exact) {
+    const ds_shard_laid *laid = s->f.places ? laid_of(s->f.places, op) : NULL;
+    *exact = laid && laid->exact;
+    return laid ? laid->lie : NULL;
+}
+
+ds_status ds_shard__home(ds_sharder *s, const char *arg, bool weight, ds_layout *home, bool *found,
+                         ds_error *err) {
+    const uint64_t *known = s->f.places ? ds_map_find(&s->f.places->readers, DS_KEY(arg)) : NULL;
+    const ds_shard_reader *reader = known ? (const ds_shard_reader *)(uintptr_t)*known : NULL;
+    *found = reader && (weight || reader->lie->is_group);
+    if (!*found) return DS_OK;
+    ds_shard_choice choice = {0};
+    const ds_func *from = s->f.from;
+    ds_shard_places *places = s->f.places;
+    s->f.from = reader->places->func;
+    s->f.places = reader->places;
+    ds_status status = ds_shard__forced(s, reader->op, reader->lie, true, &choice, err);
+    s->f.from = from;
+    s->f.places = places;
+    *home = choice.in[reader->operand];
+    return status;
 }
 
 ds_status ds_shard__overrides_used(const ds_sharder *s, ds_error *err) {
-    const ds_attr *ops = s->step->strategy.ops;
-    for (uint32_t i = 0; ops && i < ops->n_items; i++)
-        if (!s->override_used[i])
-            return ds_error_set(err, DS_ERR_NAME, ops->items[i].loc,
+    for (uint32_t i = 0; i < s->n_overrides; i++)
+        if (!s->overrides[i].used)
+            return ds_error_set(err, DS_ERR_NAME, s->overrides[i].loc,
                                 "the override \"%s\" matches no op of the model",
-                                ops->items[i].name);
+                                s->overrides[i].who);
+    for (uint32_t i = 0; i < s->n_groups; i++)
+        if (!s->groups[i].used)
+            return ds_error_set(err, DS_ERR_NAME, s->groups[i].said.loc,
+                                "group \"%s\" has no operation that `ops` leaves to it",
+                                s->groups[i].said.name);
     return DS_OK;
 }

@@ -88,16 +88,18 @@ static ds_status add_arg(ds_sharder *s, ds_value old, const ds_type *given, ds_e
     int64_t zero = s->step->strategy.zero;
     s->here = owner ? ds_shard__home_mesh(s, (uint32_t)*owner) : 0;
     DS_TRY(ds_shard__hint(s, info->type, info->name, info->loc, &layout, &known.seq, err));
+    bool found = false;
     if (owner) {
-        bool found = false;
         const char *name = s->step->weights.at[*owner].name;
-        DS_TRY(ds_shard__override_home(s, name, &layout, &found, err));
+        DS_TRY(ds_shard__home(s, name, true, &layout, &found, err));
         known.weight = weight ? (uint32_t)*weight + 1 : 0;
         known.home = layout;
         if (weight ? ds_shard__gets_parts(s) : zero >= 1)
             layout = ds_shard__zero_layout(s, info->type, &layout);
     } else if (given) {
         layout = ds_shard__layout(s, given);
+    } else {
+        DS_TRY(ds_shard__home(s, info->name, false, &layout, &found, err));
     }
     ds_value made = ds_build_arg(&s->f.b, info->name, ds_shard__type(s, info->type, &layout),
                                  info->binders, info->n_binders, info->attrs, info->n_attrs);
@@ -138,7 +140,7 @@ static bool axis_size(void *context, const ds_place *on, const char *axis, int64
 static ds_status fill_func(ds_sharder *s, const ds_type *const *args, ds_error *err) {
     const ds_op *ret = ds_block_end(&s->f.from->body);
     ds_shard__find_weights(s);
-    ds_shard__find_names(s);
+    DS_TRY(ds_shard__places(s, s->f.from, &s->f.places, err));
     for (uint32_t i = 0; i < s->f.from->n_args; i++)
         DS_TRY(add_arg(s, s->f.from->args[i], args ? args[i] : NULL, err));
     DS_TRY(ds_shard__gather_all(s, err));
@@ -159,7 +161,6 @@ static void frame_init(ds_shard_frame *f, const ds_sharder *s, const ds_func *fr
     ds_map_init(&f->states);
     ds_map_init(&f->gradients);
     ds_map_init(&f->whole);
-    ds_map_init(&f->by_name);
 }
 
 static void frame_deinit(ds_shard_frame *f) {
@@ -167,7 +168,6 @@ static void frame_deinit(ds_shard_frame *f) {
     ds_map_deinit(&f->states);
     ds_map_deinit(&f->gradients);
     ds_map_deinit(&f->whole);
-    ds_map_deinit(&f->by_name);
     free(f->to);
     free(f->state);
     free(f->info.at);
@@ -234,14 +234,10 @@ static ds_status check_shares(const ds_sharder *s, ds_error *err) {
 
 static ds_status shard(ds_sharder *s, ds_error *err) {
     ds_func *func;
-    const ds_attr *ops = s->step->strategy.ops;
-    s->override_used = DS_NEW_N(&s->unit->arena, bool, ops ? ops->n_items + 1 : 1);
     DS_TRY(check_shares(s, err));
     DS_TRY(ds_shard__mesh(s, err));
-    for (uint32_t i = 0; ops && i < ops->n_items; i++) { /* how many meshes there are is known */
-        uint8_t mesh;
-        DS_TRY(ds_shard__view(s, &ops->items[i].place, ops->items[i].loc, &mesh, err));
-    }
+    DS_TRY(ds_shard__overrides(s, err)); /* from now on the number of meshes is known */
+    DS_TRY(ds_shard__groups(s, err));
     DS_TRY(make_func(s, s->step->func, NULL, &func, err));
     DS_TRY(ds_shard__overrides_used(s, err));
     if (s->mesh_of_chunk) ds_shard__narrow(s);
@@ -260,6 +256,7 @@ ds_status ds_pass_shard(ds_model_step *step, ds_error *err) {
     ds_map_init(&known.choices);
     ds_map_init(&s.chunk_of_op);
     ds_status status = shard(&s, err);
+    ds_shard__places_deinit(&s);
     ds_map_deinit(&s.chunk_of_op);
     ds_map_deinit(&known.sizes);
     ds_map_deinit(&known.uneven);

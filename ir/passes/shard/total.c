@@ -4,7 +4,9 @@
  * Each device adds up its terms of one kind. The kind over most axes is then reduced over the axes
  * that the next kind lacks, and joins the next kind, until the sum is whole. Whole values are added
  * last, so they count once. Megatron-LM likewise leaves duplicates of tp out of the norm, but uses
- * one all_reduce over all of these groups (core/optimizer/clip_grads.py). */
+ * one all_reduce over all of these groups (core/optimizer/clip_grads.py).
+ *
+ * Scalars of another mesh (an override's, a group's) are added up there, and one sum is moved. */
 #include "ir/passes/shard/internal.h"
 
 typedef struct kind {
@@ -56,7 +58,7 @@ static uint8_t next_axes(totals *t) {
 
 static ds_status reduce(ds_sharder *s, ds_use use, uint8_t axes, const char *name, ds_use *out,
                         ds_error *err) {
-    const ds_shard_mesh *mesh = &s->meshes.at[0];
+    const ds_shard_mesh *mesh = &s->meshes.at[ds_shard__layout(s, ds_shard__type_of(s, &use)).mesh];
     ds_op *op = ds_build_op(&s->f.b, DS_OP_ALL_REDUCE);
     op->over = DS_NEW_N(&s->unit->arena, const char *, DS_SHARD_AXES);
     for (uint32_t a = 0; a < mesh->n_axes; a++)
@@ -66,19 +68,34 @@ static ds_status reduce(ds_sharder *s, ds_use use, uint8_t axes, const char *nam
     return ds_shard__put(s, op, &(ds_shard_value){0}, err);
 }
 
+/* Brings the kinds of one mesh to one whole kind. */
+static ds_status join(ds_sharder *s, totals *t, const char *name, ds_error *err) {
+    while (t->n > 1 || t->at[0].over) {
+        uint8_t axes = next_axes(t);
+        ds_use sum;
+        DS_TRY(reduce(s, t->at[--t->n].sum, axes, name, &sum, err));
+        DS_TRY(add_to_kind(s, t, sum, name, err));
+    }
+    return DS_OK;
+}
+
 ds_status ds_shard__total(ds_sharder *s, const ds_op *old, const ds_use *in, const ds_value **made,
                           ds_error *err) {
     const char *name = ds_value_at(s->f.from, old->out[0])->name;
-    totals t = {DS_NEW_N(&s->unit->arena, kind, old->n_in), 0};
-    for (uint32_t i = 0; i < old->n_in; i++) DS_TRY(add_to_kind(s, &t, in[i], name, err));
-    while (t.n > 1 || t.at[0].over) {
-        uint8_t axes = next_axes(&t);
-        ds_use sum;
-        DS_TRY(reduce(s, t.at[--t.n].sum, axes, name, &sum, err));
-        DS_TRY(add_to_kind(s, &t, sum, name, err));
+    const ds_layout whole = ds_shard__whole(s, 0);
+    totals all = {DS_NEW_N(&s->unit->arena, kind, s->meshes.n + 1), 0};
+    for (uint32_t m = 0; m < s->meshes.n; m++) {
+        totals t = {DS_NEW_N(&s->unit->arena, kind, old->n_in), 0};
+        for (uint32_t i = 0; i < old->n_in; i++)
+            if (ds_shard__layout(s, ds_shard__type_of(s, &in[i])).mesh == m)
+                DS_TRY(add_to_kind(s, &t, in[i], name, err));
+        if (!t.n) continue;
+        DS_TRY(join(s, &t, name, err));
+        DS_TRY(ds_shard__move(s, t.at[0].sum, &whole, &t.at[0].sum, err));
+        DS_TRY(add_to_kind(s, &all, t.at[0].sum, name, err));
     }
     ds_value *out = DS_NEW(&s->unit->arena, ds_value);
-    *out = t.at[0].sum.value;
+    *out = all.at[0].sum.value;
     *made = out;
     return DS_OK;
 }

@@ -222,9 +222,7 @@ static ds_status settle_update(ds_sharder *s, const ds_op *old, ds_value made,
 
 static ds_status choose_layouts(ds_sharder *s, const ds_op *old, const ds_use *in,
                                 ds_shard_choice *choice, ds_error *err) {
-    const ds_attr *override = NULL;
-    uint8_t mesh = 0;
-    bool exact = false;
+    bool exact;
     if (!old->n_in) {
         choice->out[0] = ds_shard__whole(s, ds_value_at(s->f.from, old->out[0])->type->rank);
         return DS_OK;
@@ -240,10 +238,10 @@ static ds_status choose_layouts(ds_sharder *s, const ds_op *old, const ds_use *i
         return DS_OK;
     }
     if (old->code == DS_OP_TOTAL) return DS_OK; /* total.c */
-    DS_TRY(ds_shard__override(s, old, s->f.loops, &override, &mesh, &exact, err));
+    const ds_shard_lie *lie = ds_shard__lie(s, old, &exact);
     bool means = exact;
-    if (override && !exact) DS_TRY(ds_shard__means(s, old, override, &means, err));
-    if (override && means) return ds_shard__forced(s, old, override, mesh, exact, choice, err);
+    if (lie && !exact) DS_TRY(ds_shard__means(s, old, lie, &means, err));
+    if (lie && means) return ds_shard__forced(s, old, lie, exact, choice, err);
     return ds_shard__choose(s, old, in, choice, err);
 }
 
@@ -268,15 +266,19 @@ static bool is_gradient(const ds_sharder *s, ds_value old) {
     return found && *found != DS_SHARD_TERM;
 }
 
-/* What was moved is moved again in the backward pass, but for weights outside of loops with
- * reshard_after_forward = layers. */
+/* What was moved is moved again in the backward pass, but for values on other devices, and weights
+ * outside of loops with reshard_after_forward = layers. */
 static void forget_moved(ds_sharder *s) {
     const ds_strategy *st = &s->step->strategy;
     uint32_t n = 0;
     bool keeps = st->zero == 3 && st->reshard_after == DS_RESHARD_LAYERS && !s->f.loops;
-    for (uint32_t i = 0; i < s->f.moved.n && keeps; i++)
-        if (ds_shard__value(s, s->f.moved.at[i].from.value)->weight)
-            s->f.moved.at[n++] = s->f.moved.at[i];
+    for (uint32_t i = 0; i < s->f.moved.n; i++) {
+        const ds_shard_moved moved = s->f.moved.at[i];
+        uint8_t from = layout_of(s, moved.from).mesh, to = moved.layout.mesh;
+        bool crossed = from != to && (s->meshes.at[from].apart || s->meshes.at[to].apart);
+        if (crossed || (keeps && ds_shard__value(s, moved.from.value)->weight))
+            s->f.moved.at[n++] = moved;
+    }
     s->f.moved.n = n;
 }
 
