@@ -32,6 +32,16 @@ static inline bool ds_mul_i64(int64_t a, int64_t b, int64_t *out) {
     return !__builtin_mul_overflow(a, b, out);
 }
 
+/* The greatest common divisor; that of 0 and a is a. */
+static inline int64_t ds_common_divisor(int64_t a, int64_t b) {
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 /* Appends the divisors of n nearest to `near` on both sides, "2 or 4", for the fix that an error
  * names; "1" at least. n >= 1. Looks at divisors up to 10^6 and their counterparts. */
 void ds_put_near_divisors(int64_t n, int64_t near, ds_buf *out);

@@ -35,7 +35,7 @@ const char *ds_group_way_word(ds_group_way way) {
     return words[way];
 }
 
-static ds_status read_patterns(const ds_binding *binding, const ds_attr *attr, ds_group *out,
+static ds_status read_patterns(const ds_binding *binding, const ds_attr *attr, ds_op_group *out,
                                ds_error *err) {
     bool list = attr->kind == DS_ATTR_LIST;
     uint32_t n = list ? attr->n_items : 1;
@@ -46,7 +46,7 @@ static ds_status read_patterns(const ds_binding *binding, const ds_attr *attr, d
     return DS_OK;
 }
 
-static ds_status read_by(const ds_binding *binding, const ds_attr *attr, ds_group *out,
+static ds_status read_by(const ds_binding *binding, const ds_attr *attr, ds_op_group *out,
                          ds_error *err) {
     const char *word = NULL;
     DS_TRY(ds_scenario_text_of(binding, attr, "group", "by", &word, err));
@@ -59,7 +59,7 @@ static ds_status read_by(const ds_binding *binding, const ds_attr *attr, ds_grou
                         ds_scenario_knob("group", "by")->choices);
 }
 
-static ds_status read_shares(const ds_binding *binding, const ds_attr *attr, ds_group *out,
+static ds_status read_shares(const ds_binding *binding, const ds_attr *attr, ds_op_group *out,
                              ds_error *err) {
     out->shares_loc = attr->loc;
     out->shares_by_time = attr->kind != DS_ATTR_LIST;
@@ -72,13 +72,13 @@ static ds_status read_shares(const ds_binding *binding, const ds_attr *attr, ds_
     return DS_OK;
 }
 
-ds_status ds_group_read(const ds_binding *binding, const ds_attr *block, ds_group *out,
+ds_status ds_group_read(const ds_binding *binding, const ds_attr *block, ds_op_group *out,
                         ds_error *err) {
     const ds_attr *ops = ds_attr_find(block->items, block->n_items, "ops");
     const ds_attr *on = ds_attr_find(block->items, block->n_items, "on");
     const ds_attr *by = ds_attr_find(block->items, block->n_items, "by");
     const ds_attr *shares = ds_attr_find(block->items, block->n_items, "shares");
-    *out = (ds_group){.name = block->name, .loc = block->loc, .on_loc = block->loc};
+    *out = (ds_op_group){.name = block->name, .loc = block->loc, .on_loc = block->loc};
     if (!ops)
         return ds_error_set(err, DS_ERR_VALUE, block->loc,
                             "group \"%s\" names no operations: say `ops = [\"…\"]`", block->name);
@@ -88,6 +88,11 @@ ds_status ds_group_read(const ds_binding *binding, const ds_attr *block, ds_grou
         out->on_loc = on->loc;
     }
     if (by) DS_TRY(read_by(binding, by, out, err));
+    if (shares && !on)
+        return ds_error_set(err, DS_ERR_VALUE, shares->loc,
+                            "group \"%s\": shares are parts for the devices of a mesh: say `on`; "
+                            "the strategy's own replicas have dp_shares",
+                            block->name);
     return shares ? read_shares(binding, shares, out, err) : DS_OK;
 }
 
@@ -104,7 +109,7 @@ static ds_attr list(ds_unit *unit, const char *name, uint32_t n) {
     return attr;
 }
 
-static ds_attr ops_of(ds_unit *unit, const ds_group *group) {
+static ds_attr ops_of(ds_unit *unit, const ds_op_group *group) {
     ds_attr ops = list(unit, "ops", group->n_ops);
     for (uint32_t i = 0; i < group->n_ops; i++)
         ops.items[i] =
@@ -119,16 +124,38 @@ static ds_attr word(ds_unit *unit, const char *name, const char *text) {
     return attr;
 }
 
-static ds_attr shares_of(ds_unit *unit, const ds_group *group) {
-    if (group->shares_by_time) return word(unit, "shares", "time");
-    ds_attr shares = list(unit, "shares", group->n_shares);
-    for (uint32_t i = 0; i < group->n_shares; i++)
-        shares.items[i] =
-            (ds_attr){.kind = DS_ATTR_EXPR, .expr = ds_expr_int(&unit->exprs, group->shares[i])};
-    return shares;
+static ds_attr shares_of(ds_unit *unit, const int64_t *shares, uint32_t n) {
+    ds_attr attr = list(unit, "shares", n);
+    for (uint32_t i = 0; i < n; i++)
+        attr.items[i] =
+            (ds_attr){.kind = DS_ATTR_EXPR, .expr = ds_expr_int(&unit->exprs, shares[i])};
+    return attr;
 }
 
-void ds_group_put(ds_unit *unit, const ds_group *group) {
+static void say(ds_unit *unit, const char *name, ds_attr block) {
+    static const char *const strategy[] = {"strategy"};
+    ds_scenario_say(unit, strategy, 1, name, block);
+}
+
+void ds_group_set_shares(ds_unit *unit, const char *name, const int64_t *shares, uint32_t n) {
+    const ds_attr *groups = ds_strategy_groups(unit);
+    for (uint32_t i = 0; groups && i < groups->n_items; i++) {
+        ds_attr block = groups->items[i];
+        if (strcmp(block.name, name) != 0) continue;
+        ds_attr *items = DS_NEW_N(&unit->arena, ds_attr, block.n_items + 1);
+        memcpy(items, block.items, block.n_items * sizeof *items);
+        uint32_t at = 0;
+        while (at < block.n_items && strcmp(items[at].name, "shares") != 0) at++;
+        const ds_loc loc = items[at].loc;
+        items[at] = shares_of(unit, shares, n);
+        items[at].loc = loc;
+        block.n_items += at == block.n_items;
+        block.items = items;
+        say(unit, name, block);
+    }
+}
+
+void ds_group_put(ds_unit *unit, const ds_op_group *group) {
     ds_attr block = {.word = ds_intern(&unit->strings, "group"),
                      .quoted_name = true,
                      .labelled = true,
@@ -141,8 +168,8 @@ void ds_group_put(ds_unit *unit, const ds_group *group) {
         block.items[block.n_items++] = on;
     }
     block.items[block.n_items++] = word(unit, "by", ds_group_way_word(group->by));
-    if (group->shares || group->shares_by_time)
-        block.items[block.n_items++] = shares_of(unit, group);
-    static const char *const strategy[] = {"strategy"};
-    ds_scenario_say(unit, strategy, 1, group->name, block);
+    if (group->shares)
+        block.items[block.n_items++] = shares_of(unit, group->shares, group->n_shares);
+    if (group->shares_by_time) block.items[block.n_items++] = word(unit, "shares", "time");
+    say(unit, group->name, block);
 }

@@ -17,7 +17,7 @@ typedef enum ds_group_way {
     DS_N_GROUP_WAYS
 } ds_group_way;
 
-typedef struct ds_group {
+typedef struct ds_op_group {
     const char *name;
     ds_loc loc;
     const char **ops; /* patterns of paths (ir/passes/build/path.h) */
@@ -29,17 +29,19 @@ typedef struct ds_group {
     uint32_t n_shares;
     bool shares_by_time;
     ds_loc shares_loc;
-} ds_group;
+} ds_op_group;
 
 /* The word of `by`. */
 const char *ds_group_way_word(ds_group_way way);
 /* A block of the blocks of all groups of `strategy`, in written order; NULL: none. */
 const ds_attr *ds_strategy_groups(ds_unit *unit);
 /* Reads a group's block. Errors: evaluation, a text of a wrong kind, a key that is missing. */
-ds_status ds_group_read(const ds_binding *binding, const ds_attr *block, ds_group *out,
+ds_status ds_group_read(const ds_binding *binding, const ds_attr *block, ds_op_group *out,
                         ds_error *err);
+/* Replaces the shares of the group of that name, which `strategy` has. */
+void ds_group_set_shares(ds_unit *unit, const char *name, const int64_t *shares, uint32_t n);
 /* Writes the group into `strategy`, where it replaces the group of its name. `on` must be a mesh of
  * the root module. O(entries). */
-void ds_group_put(ds_unit *unit, const ds_group *group);
+void ds_group_put(ds_unit *unit, const ds_op_group *group);
 
 #endif

@@ -322,15 +322,6 @@ ds_status ds_knobs__read_stage_layers(const ds_binding *binding, const ds_knob *
 
 /* ---- unequal parts of a batch ---- */
 
-static int64_t common_divisor(int64_t a, int64_t b) {
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* dp_shares: a number for each replica, or `time`, which whoever simulates replaces by numbers. */
 ds_status ds_knobs__read_shares(const ds_binding *binding, const ds_knob *knob, void *record,
                                 ds_error *err) {
@@ -351,7 +342,7 @@ ds_status ds_knobs__read_shares(const ds_binding *binding, const ds_knob *knob, 
             return ds_error_set(err, DS_ERR_VALUE, attr->loc,
                                 "dp_shares: replica %u has %lld; a part is a number from 1 to %d",
                                 i, (long long)shares[i], INT32_MAX);
-        divisor = common_divisor(shares[i], divisor);
+        divisor = ds_common_divisor(shares[i], divisor);
     }
     for (uint32_t i = 0; i < n; i++) sum += shares[i] /= divisor;
     if (sum == n) return DS_OK; /* equal parts */
@@ -557,11 +548,6 @@ static ds_status check_shares(const ds_binding *binding, const ds_strategy *s, d
         return refuse(binding, "zero_uneven",
                       "unequal parts of a batch (dp_shares) and of states (zero_uneven) cannot be "
                       "told apart: leave one of them out",
-                      err);
-    if (ds_strategy_places(s))
-        return refuse(binding, s->ops ? "ops" : "dp_shares",
-                      "with dp_shares single ops are split as their operands are: leave `ops` and "
-                      "groups out",
                       err);
     return DS_OK;
 }

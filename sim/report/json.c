@@ -1,5 +1,6 @@
 /* The result as one JSON object. Integers (ps, bytes) stay exact; scripts depend on these names. */
 #include "ir/core/rec.h"
+#include "ir/strategy/group.h"
 #include "ir/strategy/scenario.h"
 #include "sim/report/costs.h"
 #include "sim/report/internal.h"
@@ -367,6 +368,27 @@ static void put_train(ds_json *json, const ds_train *train) {
     ds_json_end_array(json);
 }
 
+/* Groups of operations, with the shares of the run. */
+static void put_groups(ds_json *json, const ds_model_step *step) {
+    const ds_attr *groups = step->strategy.groups;
+    if (!groups) return;
+    ds_json_key(json, "groups");
+    ds_json_begin_array(json);
+    for (uint32_t i = 0; i < groups->n_items; i++) {
+        ds_op_group g;
+        if (ds_group_read(&step->binding, &groups->items[i], &g, NULL) != DS_OK) continue;
+        ds_json_begin_object(json);
+        ds_json_key_string(json, "name", g.name);
+        ds_json_key_string(json, "by", ds_group_way_word(g.by));
+        if (g.shares) ds_json_key(json, "shares");
+        if (g.shares) ds_json_begin_array(json);
+        for (uint32_t k = 0; k < g.n_shares; k++) ds_json_int(json, g.shares[k]);
+        if (g.shares) ds_json_end_array(json);
+        ds_json_end_object(json);
+    }
+    ds_json_end_array(json);
+}
+
 /* What passes made of a model. */
 static void put_model(ds_json *json, const ds_result *r) {
     if (!r->step) return;
@@ -391,6 +413,7 @@ static void put_model(ds_json *json, const ds_result *r) {
         for (int64_t i = 0; i < s->dp; i++) ds_json_int(json, s->dp_shares[i]);
         ds_json_end_array(json);
     }
+    put_groups(json, r->step);
     if (ds_rec_in(ds_scenario_model(r->source->unit), true)) put_rec(json, s);
     put_strategy_words(json, r->step);
     ds_json_end_object(json);

@@ -1,6 +1,8 @@
 /* Strategies in words: knobs that differ from their defaults, and cuts of pipelines. */
 #include "sim/report/internal.h"
 
+#include "ir/strategy/group.h"
+
 #include <string.h>
 
 static const char *const kept_kinds[] = {"activations", "optimizer", "weights"};
@@ -38,6 +40,19 @@ static void put_shares(const ds_strategy *s, ds_buf *out) {
         ds_buf_printf(out, "%s%lld", i ? ":" : ", batch ", (long long)s->dp_shares[i]);
     if (s->dp_shares && s->dp > 8) ds_buf_put(out, ":...");
     if (s->dp_shares_by_time) ds_buf_put(out, s->dp_shares ? " by time" : ", equal parts by time");
+}
+
+/* ", head duplicate, body all_reduce 3:1" */
+static void put_groups(const ds_model_step *step, ds_buf *out) {
+    const ds_attr *groups = step->strategy.groups;
+    for (uint32_t i = 0; groups && i < groups->n_items; i++) {
+        ds_op_group g;
+        if (ds_group_read(&step->binding, &groups->items[i], &g, NULL) != DS_OK) continue;
+        ds_buf_printf(out, ", %s %s", g.name, ds_group_way_word(g.by));
+        for (uint32_t k = 0; k < g.n_shares && k < 8; k++)
+            ds_buf_printf(out, "%s%lld", k ? ":" : " ", (long long)g.shares[k]);
+        if (g.n_shares > 8) ds_buf_put(out, ":...");
+    }
 }
 
 /* "layernorm + moe_act + 2 ops" */
@@ -118,6 +133,7 @@ void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
     const ds_strategy *s = &step->strategy;
     put_degrees(s, out);
     put_shares(s, out);
+    put_groups(step, out);
     if (step->train.on && step->train.lora_rank)
         ds_buf_printf(out, ", LoRA of rank %lld", (long long)step->train.lora_rank);
     if (s->sp) ds_buf_put(out, ", sequence parallel");

@@ -171,15 +171,6 @@ static int by_ends(const void *a, const void *b) {
     return (x->to > y->to) - (x->to < y->to);
 }
 
-static int64_t gcd(int64_t a, int64_t b) {
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* The pipes of the flow problem, parallel ones collapsed. False if a sum leaves int64. */
 static bool collect_pipes(const ds_topo *topo, pipe **out, uint32_t *n_out) {
     uint32_t half = topo->root->n_devices / 2;
@@ -218,7 +209,7 @@ static bool collect_pipes(const ds_topo *topo, pipe **out, uint32_t *n_out) {
  * are exact integers below 2^53. False if they would not be. */
 static bool choose_unit(const pipe *pipes, uint32_t n, int64_t *unit) {
     *unit = 0;
-    for (uint32_t i = 0; i < n; i++) *unit = gcd(*unit, pipes[i].bytes_per_s);
+    for (uint32_t i = 0; i < n; i++) *unit = ds_common_divisor(*unit, pipes[i].bytes_per_s);
     int64_t total = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (__builtin_add_overflow(total, pipes[i].bytes_per_s / *unit, &total)) return false;
@@ -330,7 +321,7 @@ static bool cut_capacities(const ds_min_cut_arc *arc, uint32_t n_arcs, int64_t *
     for (uint32_t i = 0; i < n_arcs; i++)
         if (arc[i].to == DS_MIN_CUT_SINK) into_sink += arc[i].capacity;
     for (uint32_t i = 0; i < n_arcs; i++)
-        if (arc[i].capacity <= into_sink) unit = gcd(unit, arc[i].capacity);
+        if (arc[i].capacity <= into_sink) unit = ds_common_divisor(unit, arc[i].capacity);
     if (!unit) unit = 1;
     if (into_sink / unit > most || into_sink >= DS_MIN_CUT_NEVER) return false;
     ds_i128 out_of_source = 0;

@@ -170,7 +170,7 @@ static ds_status find_patterns(scanner *s, ds_error *err) {
         DS_PUSH(&s->arena, &s->patterns,
                 ((path_pattern){.text = strategy->recompute_ops[i], .loc = again->loc}));
     for (uint32_t i = 0; strategy->groups && i < strategy->groups->n_items; i++) {
-        ds_group group;
+        ds_op_group group;
         DS_TRY(ds_group_read(s->l->source, &strategy->groups->items[i], &group, err));
         for (uint32_t k = 0; k < group.n_ops; k++)
             DS_PUSH(&s->arena, &s->patterns,

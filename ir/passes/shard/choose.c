@@ -32,7 +32,8 @@ typedef struct chooser {
     int64_t size[DS_MAX_FACTORS]; /* 0: unknown */
     /* The answer: axes of each factor, major → minor. */
     uint8_t axes[DS_MAX_FACTORS][DS_SHARD_AXES], n_axes[DS_MAX_FACTORS];
-    bool shares[DS_MAX_FACTORS]; /* dp splits the factor by dp_shares */
+    uint32_t in_shares;          /* bits: factors of the batch, which a lie wants in shares */
+    bool shares[DS_MAX_FACTORS]; /* its axis splits the factor by the shares of the mesh */
 } chooser;
 
 bool ds_shard__is_lazy(ds_opcode code) {
@@ -112,16 +113,19 @@ static bool splittable(ds_factor_kind kind) {
            kind == DS_FACTOR_LOOKUP;
 }
 
-/* Does an operand, or a result's hint, say that the axis splits the factor by dp_shares? */
+/* Does an operand, or a result's hint, say that the axis splits the factor by shares? */
 static bool by_shares(const chooser *c, uint32_t f, uint32_t axis) {
     if (!ds_shard__has_shares(c->s, c->mesh, axis)) return false;
+    if (c->in_shares >> f & 1) return true;
     for (uint32_t i = 0; c->in && i < c->n_in; i++) {
         int d = dim_of(term_in(c, i), f);
-        if (d >= 0 && c->now[i].n[d] && c->now[i].shares >> d & 1) return true;
+        if (d >= 0 && c->now[i].mesh == c->mesh && c->now[i].n[d] && c->now[i].shares >> d & 1)
+            return true;
     }
     for (uint32_t i = 0; i < c->n_out; i++) {
         int d = c->out_type[i] ? dim_of(term_out(c, i), f) : -1;
-        if (d >= 0 && c->hint[i].n[d] && c->hint[i].shares >> d & 1) return true;
+        if (d >= 0 && c->hint[i].mesh == c->mesh && c->hint[i].n[d] && c->hint[i].shares >> d & 1)
+            return true;
     }
     return false;
 }
@@ -146,7 +150,7 @@ static bool is_legal(const chooser *c, uint32_t f, uint32_t axis) {
         if (is_inner(term_out(c, i), f)) return false;
     if (c->shares[f]) return false; /* shares exclude further axes */
     if (by_shares(c, f, axis))
-        return !c->n_axes[f] && c->size[f] % c->s->step->strategy.dp_shares_sum == 0;
+        return !c->n_axes[f] && c->size[f] % c->s->meshes.at[c->mesh].shares_sum == 0;
     int64_t parts = ds_shard__axis_size(c->s, c->mesh, axis);
     for (uint32_t k = 0; k < c->n_axes[f]; k++)
         parts *= ds_shard__axis_size(c->s, c->mesh, c->axes[f][k]);
@@ -501,6 +505,11 @@ static ds_status refuse_axis(const chooser *c, const ds_attr *item, uint32_t f, 
                         (long long)ds_shard__axis_size(c->s, c->mesh, axis));
 }
 
+static void take_axis(chooser *c, uint32_t f, uint8_t axis) {
+    c->shares[f] = by_shares(c, f, axis);
+    c->axes[f][c->n_axes[f]++] = axis;
+}
+
 /* Gives factor f the axes of an item `n: x` or `n: [x, y]`. */
 static ds_status force_axes(chooser *c, const ds_attr *item, uint32_t f, bool exact,
                             ds_error *err) {
@@ -513,19 +522,41 @@ static ds_status force_axes(chooser *c, const ds_attr *item, uint32_t f, bool ex
             bool legal = may_be_forced(c, f, axes.axis[k]);
             if (!legal && !exact) continue; /* a backward op's letter may mean another dim */
             if (!legal) return refuse_axis(c, item, f, axes.axis[k], err);
-            c->axes[f][c->n_axes[f]++] = axes.axis[k];
+            take_axis(c, f, axes.axis[k]);
         }
     }
     return DS_OK;
 }
 
-/* The axes over which a group's devices share a batch: all but the stages'. */
+/* The axes over which a group's devices share a batch: the axis that has shares, else all but the
+ * stages'. */
 static void batch_axes(const chooser *c, ds_logical_axis *out) {
+    const ds_shard_mesh *mesh = &c->s->meshes.at[c->mesh];
+    bool shares = mesh->shares && c->in_shares;
     *out = (ds_logical_axis){0};
-    for (uint32_t a = 0; a < c->s->meshes.at[c->mesh].n_axes; a++)
-        if (ds_shard__axis_size(c->s, c->mesh, a) > 1 &&
-            strcmp(c->s->meshes.at[c->mesh].axes[a].name, "pp") != 0)
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        if (shares ? a == mesh->shared
+                   : mesh->axes[a].size > 1 && strcmp(mesh->axes[a].name, "pp") != 0)
             out->axis[out->n++] = (uint8_t)a;
+}
+
+static ds_status refuse_batch(const chooser *c, const ds_shard_lie *lie, uint32_t f,
+                              ds_error *err) {
+    const ds_shard_mesh *mesh = &c->s->meshes.at[c->mesh];
+    bool shares = mesh->shares && c->in_shares;
+    return ds_error_set(
+        err, DS_ERR_SHARDING, lie->loc,
+        "group \"%s\": %s %s: the factor %s of the batch, of size %lld, cannot be split over the "
+        "%u "
+        "devices of @%s%s",
+        lie->who, ds_op_name(c->op->code), ds_path_op_name(c->s->f.from, c->op), c->rule.names[f],
+        (long long)c->size[f], ds_shard__n_devices(c->s, c->mesh), mesh->name,
+        shares
+            ? ds_arena_printf(&c->s->unit->arena,
+                              ": the sum of their shares, %lld without common divisors, does not "
+                              "divide it",
+                              (long long)mesh->shares_sum)
+            : "");
 }
 
 /* Splits the batch of an op in a group over the group's devices. A factor that the rule keeps whole
@@ -538,15 +569,8 @@ static ds_status force_batch(chooser *c, const ds_shard_lie *lie, bool exact, ds
         if (!(batch >> f & 1) || !splittable(c->rule.kinds[f])) continue;
         for (uint32_t k = 0; k < axes.n; k++) {
             bool legal = is_legal(c, f, axes.axis[k]);
-            if (legal) c->axes[f][c->n_axes[f]++] = axes.axis[k];
-            if (legal || !exact) continue;
-            return ds_error_set(
-                err, DS_ERR_SHARDING, lie->loc,
-                "group \"%s\": %s %s: the factor %s of the batch, of size %lld, cannot be split "
-                "over the %u devices of @%s",
-                lie->who, ds_op_name(c->op->code), ds_path_op_name(c->s->f.from, c->op),
-                c->rule.names[f], (long long)c->size[f], ds_shard__n_devices(c->s, c->mesh),
-                c->s->meshes.at[c->mesh].name);
+            if (legal) take_axis(c, f, axes.axis[k]);
+            if (!legal && exact) return refuse_batch(c, lie, f, err);
         }
         return DS_OK; /* an axis splits one factor */
     }
@@ -603,6 +627,8 @@ ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_shard_lie *l
     DS_TRY(get_rule(&c, err));
     find_sizes(&c);
     if (!exact) DS_TRY(ds_shard__rename(s, op, &c.rule, err));
+    if (s->wants_batch && !lie->even)
+        c.in_shares = ds_shard__batch_factors(s->f.places, op, &c.rule);
     for (uint32_t i = 0; i < lie->n_factors; i++) {
         const ds_attr *item = &lie->factors[i];
         uint32_t f = 0;

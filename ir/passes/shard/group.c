@@ -10,6 +10,7 @@
  * over dp, or which comes of such a dim by the rules of the ops in between. */
 #include "ir/passes/shard/internal.h"
 
+#include "ir/base/units.h"
 #include "ir/core/devices.h"
 
 #include <assert.h>
@@ -126,7 +127,9 @@ static ds_shard_lie *add_lie(ds_shard_group *g, uint8_t mesh) {
 static ds_status make_replicas(ds_sharder *s, ds_shard_group *g, ds_error *err) {
     (void)err;
     g->lies = DS_NEW(&s->unit->arena, ds_shard_lie);
-    add_lie(g, g->mesh)->by_batch = s->wants_batch = true;
+    ds_shard_lie *lie = add_lie(g, g->mesh);
+    lie->by_batch = s->wants_batch = true;
+    lie->even = g->said.on && !g->said.shares;
     return DS_OK;
 }
 
@@ -167,9 +170,10 @@ static ds_status make_owners(ds_sharder *s, ds_shard_group *g, ds_error *err) {
 static const struct {
     ds_status (*make)(ds_sharder *s, ds_shard_group *group, ds_error *err);
     const char *refused;
-    bool owned; /* each operation has a lie of its own: its owner's */
+    bool owned;  /* each operation has a lie of its own: its owner's */
+    bool shared; /* devices have parts of the batch */
 } ways[DS_N_GROUP_WAYS] = {
-    [DS_GROUP_ALL_REDUCE] = {.make = make_replicas},
+    [DS_GROUP_ALL_REDUCE] = {.make = make_replicas, .shared = true},
     [DS_GROUP_DUPLICATE] = {.make = make_copies},
     [DS_GROUP_SPLIT] = {.make = make_owners, .owned = true},
     [DS_GROUP_PS] = {.refused = "gradients are summed by all_reduce so far, by no server"},
@@ -178,19 +182,88 @@ static const struct {
 
 /* ---- the groups of a strategy ---- */
 
+/* The shares of a group without their common divisor; NULL: equal parts. */
+static ds_status read_shares(ds_sharder *s, const ds_shard_group *g, const int64_t **out,
+                             int64_t *sum, ds_error *err) {
+    const ds_op_group *said = &g->said;
+    uint32_t n = said->n_shares, devices = ds_shard__n_devices(s, g->mesh);
+    if (n != devices)
+        return ds_error_set(err, DS_ERR_VALUE, said->shares_loc,
+                            "group \"%s\": shares has %u numbers for the %u devices of @%s",
+                            said->name, n, devices, s->meshes.at[g->mesh].name);
+    int64_t *shares = DS_NEW_N(&s->unit->arena, int64_t, n), divisor = 0;
+    for (uint32_t i = 0; i < n; i++) divisor = ds_common_divisor(said->shares[i], divisor);
+    for (uint32_t i = 0; i < n; i++) *sum += shares[i] = said->shares[i] / divisor;
+    *out = *sum == n ? NULL : shares;
+    return DS_OK;
+}
+
+static bool has_shares(const ds_shard_mesh *mesh, const int64_t *shares, uint32_t n) {
+    return mesh->shares && mesh->n_axes == 1 && mesh->axes[0].size == n &&
+           memcmp(mesh->shares, shares, n * sizeof *shares) == 0;
+}
+
+/* Shares belong to a mesh of one axis: a view of the group's devices, the same for all groups that
+ * have the devices and the shares. */
+static ds_status give_shares(ds_sharder *s, ds_shard_group *g, ds_error *err) {
+    const ds_op_group *said = &g->said;
+    const int64_t *shares = NULL;
+    int64_t sum = 0;
+    if (said->shares_by_time)
+        return ds_error_set(
+            err, DS_ERR_UNSUPPORTED, said->shares_loc,
+            "group \"%s\": shares = time takes the parts that simulate fastest, and "
+            "a pass does not simulate: they must be found before the passes run, "
+            "and are then numbers",
+            said->name);
+    if (said->shares) DS_TRY(read_shares(s, g, &shares, &sum, err));
+    if (!shares) return DS_OK;
+    if (!ways[said->by].shared)
+        return ds_error_set(
+            err, DS_ERR_UNSUPPORTED, said->shares_loc,
+            "group \"%s\": shares are parts of a batch, and by = %s gives no device "
+            "a part",
+            said->name, ds_group_way_word(said->by));
+    if (s->step->strategy.zero_uneven)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, said->shares_loc,
+                            "group \"%s\": unequal parts of a batch (shares) and of states "
+                            "(zero_uneven) cannot be told apart: leave one of them out",
+                            said->name);
+    const char *base = s->meshes.at[g->mesh].name;
+    uint32_t n = said->n_shares;
+    for (uint32_t i = 0; i < s->n_groups; i++) {
+        const ds_shard_group *other = &s->groups[i];
+        bool same = other->base == base && has_shares(&s->meshes.at[other->mesh], shares, n);
+        if (same) g->mesh = other->mesh;
+        if (same) return DS_OK;
+    }
+    if (s->meshes.n == UINT8_MAX)
+        return ds_error_set(err, DS_ERR_LIMIT, said->loc, "more than %d meshes", UINT8_MAX);
+    ds_shard_mesh mesh = {.axes = {{ds_intern(&s->unit->strings, "dp"), n}},
+                          .n_axes = 1,
+                          .shares = shares,
+                          .shares_sum = sum,
+                          .apart = s->meshes.at[g->mesh].apart};
+    const char *name = ds_arena_printf(&s->unit->arena, "%s_shares", base);
+    ds_mesh *made = ds_shard__new_mesh(s, name, DS_MESH_VIEW, base);
+    ds_shard__declare_axes(s, mesh.axes, 1);
+    ds_shard__set_axes(s, made, mesh.axes, 1);
+    mesh.name = made->name;
+    g->base = base;
+    g->mesh = (uint8_t)s->meshes.n;
+    DS_PUSH(&s->unit->arena, &s->meshes, mesh);
+    return DS_OK;
+}
+
 static ds_status read_group(ds_sharder *s, const ds_attr *block, ds_shard_group *g, ds_error *err) {
     DS_TRY(ds_group_read(&s->step->binding, block, &g->said, err));
-    const ds_group *said = &g->said;
+    const ds_op_group *said = &g->said;
     if (!ways[said->by].make)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, said->loc, "group \"%s\": by = %s: %s",
                             said->name, ds_group_way_word(said->by), ways[said->by].refused);
-    if (said->shares || said->shares_by_time)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, said->shares_loc,
-                            "group \"%s\": its devices have equal parts of the batch so far: leave "
-                            "`shares` out",
-                            said->name);
     ds_place place = {.kind = DS_PLACE_MESH, .name = said->on};
     if (said->on) DS_TRY(ds_shard__view(s, &place, said->on_loc, &g->mesh, err));
+    DS_TRY(give_shares(s, g, err));
     return ways[said->by].make(s, g, err);
 }
 

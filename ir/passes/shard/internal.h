@@ -37,6 +37,10 @@ typedef struct ds_shard_mesh {
     const char *name; /* interned, without '@' */
     ds_shard_axis axes[DS_SHARD_AXES];
     uint32_t n_axes;
+    const int64_t *shares; /* unequal parts of a batch, one a coordinate of axis `shared`, without a
+                              common divisor; NULL: equal parts */
+    int64_t shares_sum;
+    uint8_t shared;
     bool apart; /* a view whose devices are not those of the strategy's mesh, in this order */
 } ds_shard_mesh;
 
@@ -59,7 +63,7 @@ typedef struct ds_layout {
     uint8_t n[DS_MAX_RANK];                   /* axes of a dim */
     uint8_t axis[DS_MAX_RANK][DS_SHARD_AXES]; /* major → minor */
     uint8_t sum, max;                         /* bits: partial over these axes */
-    uint8_t shares; /* bits of dims that dp splits by dp_shares (other dims evenly, or by ZeRO) */
+    uint8_t shares; /* bits of dims in the shares of the mesh (other dims evenly, or by ZeRO) */
 } ds_layout;
 
 /* ---- logical axes ---- */
@@ -111,13 +115,15 @@ typedef struct ds_shard_lie {
     const ds_attr *factors; /* n: x, k: [y, z] */
     uint32_t n_factors;
     bool by_batch; /* all axes of the mesh split the batch */
+    bool even;     /* in equal parts, although the mesh has shares */
     bool is_group;
     bool used; /* of an override: an op matches */
 } ds_shard_lie;
 
 typedef struct ds_shard_group {
-    ds_group said;
+    ds_op_group said;
     uint8_t mesh;
+    const char *base;   /* of a group with shares: the mesh of which its own is a view */
     ds_shard_lie *lies; /* one for all ops, or one for each device */
     uint32_t n_lies;
     bool used;
@@ -270,7 +276,7 @@ ds_layout ds_shard__layout(const ds_sharder *s, const ds_type *type);
 ds_type *ds_shard__type(const ds_sharder *s, const ds_type *like, const ds_layout *layout);
 ds_layout ds_shard__whole(const ds_sharder *s, uint32_t rank); /* replicated, on mesh `here` */
 bool ds_shard__same_layout(const ds_layout *a, const ds_layout *b);
-/* Does the axis split batches by dp_shares? */
+/* Does the axis split batches by the shares of the mesh? */
 bool ds_shard__has_shares(const ds_sharder *s, uint8_t mesh, uint32_t axis);
 /* The dim that the axis splits, or -1. */
 int ds_shard__dim_of(const ds_layout *layout, uint32_t axis);

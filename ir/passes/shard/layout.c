@@ -39,8 +39,8 @@ ds_layout ds_shard__whole(const ds_sharder *s, uint32_t rank) {
 }
 
 bool ds_shard__has_shares(const ds_sharder *s, uint8_t mesh, uint32_t axis) {
-    const ds_logical_axis *dp = &s->logical[DS_L_DP];
-    return s->step->strategy.dp_shares && mesh == 0 && dp->n == 1 && dp->axis[0] == axis;
+    const ds_shard_mesh *m = &s->meshes.at[mesh];
+    return m->shares && m->shared == axis;
 }
 
 bool ds_shard__same_layout(const ds_layout *a, const ds_layout *b) {
@@ -92,7 +92,7 @@ ds_layout ds_shard__layout(const ds_sharder *s, const ds_type *type) {
     for (uint32_t d = 0; d < type->rank; d++)
         for (uint32_t i = 0; i < type->dims[d].n_splits; i++)
             layout.axis[d][layout.n[d]++] = axis_of(s, layout.mesh, type->dims[d].splits[i].axis);
-    for (uint32_t d = 0; d < type->rank && s->step->strategy.dp_shares; d++)
+    for (uint32_t d = 0; d < type->rank && s->meshes.at[layout.mesh].shares; d++)
         if (type->dims[d].n_splits && type->dims[d].splits[0].n_sizes)
             layout.shares |= (uint8_t)(1u << d);
     for (uint32_t p = 0; p < type->n_partials; p++) {
@@ -105,15 +105,19 @@ ds_layout ds_shard__layout(const ds_sharder *s, const ds_type *type) {
     return layout;
 }
 
-/* Writes the sizes of a dim's parts, if dp splits the dim by dp_shares. */
-static void put_shares(const ds_sharder *s, ds_dim *dim) {
-    const ds_strategy *st = &s->step->strategy;
-    int64_t part = ds_shard__size(s, dim->size) / st->dp_shares_sum;
-    ds_expr *sizes = DS_NEW_N(&s->unit->arena, ds_expr, (uint32_t)st->dp);
-    for (int64_t i = 0; i < st->dp; i++)
-        sizes[i] = ds_expr_int(&s->unit->exprs, part * st->dp_shares[i]);
+/* Writes the sizes of a dim's parts in the shares of the mesh. All dims with the same parts share an
+ * array. */
+static void put_shares(const ds_sharder *s, const ds_shard_mesh *mesh, ds_dim *dim) {
+    uint32_t n = (uint32_t)mesh->axes[mesh->shared].size;
+    int64_t size = ds_shard__size(s, dim->size), part = size / mesh->shares_sum;
+    uint64_t key = ds_hash_mix((uint64_t)size, DS_KEY(mesh->shares));
+    const uint64_t *found = ds_map_find(&s->known->uneven, key);
+    ds_expr *sizes = found ? (ds_expr *)(uintptr_t)*found : DS_NEW_N(&s->unit->arena, ds_expr, n);
+    for (uint32_t i = 0; i < n && !found; i++)
+        sizes[i] = ds_expr_int(&s->unit->exprs, part * mesh->shares[i]);
+    if (!found) ds_map_put(&s->known->uneven, key, DS_KEY(sizes));
     dim->splits[0].sizes = sizes;
-    dim->splits[0].n_sizes = (uint32_t)st->dp;
+    dim->splits[0].n_sizes = n;
 }
 
 static ds_expr *uneven_sizes(const ds_sharder *s, int64_t size, int64_t parts) {
@@ -159,7 +163,7 @@ ds_type *ds_shard__type(const ds_sharder *s, const ds_type *like, const ds_layou
         for (uint32_t i = 0; i < layout->n[d]; i++)
             dim->splits[i].axis = mesh->axes[layout->axis[d][i]].name;
         if (layout->n[d] && layout->shares >> d & 1)
-            put_shares(s, dim);
+            put_shares(s, mesh, dim);
         else
             put_sizes(s, dim, ds_shard__parts(s, layout, d));
     }
@@ -207,7 +211,7 @@ static ds_status add_hint(const ds_sharder *s, const hinted *h, uint32_t d, cons
         if (ds_shard__has_shares(s, 0, axes.axis[i])) out->shares |= (uint8_t)(1u << d);
     }
     int64_t size = ds_shard__size(s, h->type->dims[d].size), parts = ds_shard__parts(s, out, d);
-    int64_t sum = s->step->strategy.dp_shares_sum;
+    int64_t sum = s->meshes.at[0].shares_sum;
     if (out->n[d] && out->shares >> d & 1) {
         if (size && size % sum == 0) return DS_OK;
         return ds_error_set(err, DS_ERR_SHAPE, loc,

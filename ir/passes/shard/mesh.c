@@ -196,6 +196,12 @@ ds_status ds_shard__mesh(ds_sharder *s, ds_error *err) {
     ds_mesh *mesh;
     int64_t world = 1;
     for (uint32_t a = 0; a < m->n_axes; a++) world *= m->axes[a].size;
+    if (s->logical[DS_L_DP].n == 1) { /* dp_shares excludes what makes two axes of dp */
+        m->shares = s->step->strategy.dp_shares;
+        m->shares_sum = s->step->strategy.dp_shares_sum;
+        m->shared = s->logical[DS_L_DP].axis[0];
+    }
+    s->wants_batch = m->shares != NULL;
     if (!m->n_axes) m->axes[m->n_axes++] = (ds_shard_axis){ds_intern(&s->unit->strings, "dp"), 1};
     ds_shard__declare_axes(s, m->axes, m->n_axes);
     DS_TRY(ds_shard__world(s, world, m->axes, m->n_axes, &mesh, err));

@@ -48,7 +48,7 @@ static step *add_step(steps *list, ds_opcode code, uint32_t dim) {
     return st;
 }
 
-/* Lets an unsplit dim be split as in `to`, by dp_shares or evenly. */
+/* Lets an unsplit dim be split as in `to`, by shares or evenly. */
 static void take_shares(ds_layout *now, const ds_layout *to, uint32_t d) {
     uint8_t bit = (uint8_t)(1u << d);
     now->shares = (uint8_t)((now->shares & ~bit) | (to->shares & bit));

@@ -75,7 +75,8 @@ Test(shard_groups, replicas) {
     char *p = program_of("", "group \"g\" { ops = [\"a\", \"r\", \"t\"], on = @high }");
     expect_has(p, "%x: f32[batch@dp, width] on @high");
     expect_has(p, "%w: f32[width, width] on @high");
-    expect_has(p, "%t = einsum(%r, %u) {rule = \"b k, k n -> b n\"} : f32[batch@dp, width] on @high");
+    expect_has(p,
+               "%t = einsum(%r, %u) {rule = \"b k, k n -> b n\"} : f32[batch@dp, width] on @high");
     expect_has(p, "all_reduce(");
     cr_expect_eq(count(p, "on @m = pick"), 0);
     free(p);
@@ -153,6 +154,36 @@ Test(shard_groups, batch_in_overrides) {
     free(p);
 }
 
+/* ---- unequal parts ---- */
+
+/* Twelve samples as 8 and 4, on a view with one axis; the same devices and shares are one mesh. */
+Test(shard_groups, shares) {
+    char *p = program_of("", "group \"a\" { ops = [\"a\"], on = @low, shares = [4, 2] }\n"
+                             "group \"b\" { ops = [\"r\"], on = @low, shares = [2, 1] }\n"
+                             "group \"c\" { ops = [\"t\"], on = @low }");
+    expect_has(p, "mesh @low_shares = view @low [dp = 2]");
+    cr_expect_eq(count(p, "mesh @low_shares"), 1, "%s", p);
+    expect_has(p, "%x: f32[batch@dp[8,4], width] on @low_shares");
+    expect_has(p, "%r = relu(%a) : f32[batch@dp[8,4], width] on @low_shares");
+    expect_has(p, "%t = einsum(%r.cut, %u) {rule = \"b k, k n -> b n\"} : f32[batch@dp, width]");
+    free(p);
+}
+
+/* The strategy's own shares, beside groups and overrides with shares of their own or without. */
+Test(shard_groups, shares_of_the_strategy) {
+    char *p =
+        program_of("", "dp = 2, dp_shares = [1, 2], zero = 1\n"
+                       "ops { \"a\" = on @low [batch: dp] }\n"
+                       "group \"b\" { ops = [\"t\"], by = all_reduce }\n"
+                       "group \"c\" { ops = [\"head.fc\"], on = @high, shares = [1, 2, 2, 1] }\n"
+                       "group \"d\" { ops = [\"head.act\"], on = @low, by = all_reduce }");
+    expect_has(p, "%a = matmul(%x, %w) : f32[batch@dp[4,8], width] on @m");
+    expect_has(p, ": f32[batch@dp[4,8], width] on @m");
+    expect_has(p, "f32[batch@dp[2,4,4,2], width] on @high_shares");
+    expect_has(p, "%z = tanh(%s.cut) {name = \"head.act\"} : f32[batch@dp, width] on @m");
+    free(p);
+}
+
 /* ---- refused ---- */
 
 static void refuse(const char *strategy, const char *a, const char *b) {
@@ -176,6 +207,19 @@ Test(shard_groups, refusals) {
     refuse("group \"g\" { ops = [\"a\"], of = 3 }", "unknown key 'of'", "group");
     refuse("group { ops = [\"a\"] }", "named block", "group \"stem\"");
     refuse("group \"g\" { ops = [\"a\"] }\ngroup \"g\" { ops = [\"t\"] }", "'g'", "given twice");
+    refuse("group \"g\" { ops = [\"a\"], on = @low, shares = [1, 2, 3] }", "3 numbers",
+           "2 devices of @low");
+    refuse("group \"g\" { ops = [\"a\"], on = @low, shares = [1, 4] }", "their shares, 5",
+           "does not divide");
+    refuse("group \"g\" { ops = [\"a\"], on = @low, shares = [1, 0] }", "shares' is 0",
+           "at least 1");
+    refuse("group \"g\" { ops = [\"a\"], on = @low, shares = [1, 2], by = split }", "split",
+           "no device a part");
+    refuse("group \"g\" { ops = [\"a\"], shares = [1, 2] }", "say `on`", "dp_shares");
+    refuse("group \"g\" { ops = [\"a\"], on = @low, shares = time }", "time", "does not simulate");
+    refuse("dp = 2, zero = 1, zero_uneven = true\n"
+           "group \"g\" { ops = [\"a\"], on = @low, shares = [1, 2] }",
+           "zero_uneven", "shares");
     refuse("groop \"g\" { ops = [\"a\"] }", "groop", "only a group");
     refuse("stage_dp = [1, 2], microbatches = 2\ngroup \"g\" { ops = [\"a\"] }", "groups",
            "several widths");
@@ -199,13 +243,13 @@ Test(shard_groups, batch_that_does_not_divide) {
 Test(shard_groups, put_and_read) {
     static const char *const ops[] = {"head.**", "a"};
     static const int64_t shares[] = {5, 2};
-    ds_group said = {.name = "stem",
-                     .ops = (const char **)(uintptr_t)ops,
-                     .n_ops = 2,
-                     .on = "low",
-                     .by = DS_GROUP_DUPLICATE,
-                     .shares = shares,
-                     .n_shares = 2};
+    ds_op_group said = {.name = "stem",
+                        .ops = (const char **)(uintptr_t)ops,
+                        .n_ops = 2,
+                        .on = "low",
+                        .by = DS_GROUP_DUPLICATE,
+                        .shares = shares,
+                        .n_shares = 2};
     char text[4096];
     ds_buf printed = {0};
     write(text, sizeof text, "", "dp = 2, group \"stem\" { ops = \"t\", by = split }");

@@ -1,5 +1,5 @@
 /* Random models whose operations lie in random groups: sets of devices that overlap or not, every
- * way, ops that no group has. The step is the unsharded one, or is refused with a reason.
+ * way, equal and unequal parts, ops that no group has. The step is the unsharded one, or is refused with a reason.
  *
  * With DISTSIM_TEST_ALL=1 the test draws until 300 pairs are equal, without until 60 are. */
 #include "tests/support/cases.h"
@@ -26,7 +26,7 @@ static random_model model_of(uint64_t seed) {
     int *at = m.plan.at;
     if (at[KNOB_DP] > 4) at[KNOB_DP] = 4;
     at[KNOB_EP] = at[KNOB_SHARDS] = 1;
-    m.plan.uneven = 0;
+    if (at[KNOB_DP] == 1 || at[KNOB_DP] == 3) m.plan.uneven = 0; /* 5 parts of 12 */
     while (plan_world(&m.plan) > DEVICES) at[KNOB_TP] = at[KNOB_CP] = 1;
     m.size[SIZE_BATCH] = 12 * at[KNOB_MICROBATCHES];
     return m;
@@ -45,6 +45,17 @@ static uint32_t last_digits(const char *model) {
     return digits;
 }
 
+static uint32_t devices_of(uint64_t seed, uint32_t group) {
+    return 1 + draw(seed, 2, group, 4);
+}
+
+/* Unequal parts of twelve samples, for every other group that shares them. */
+static void put_shares(uint64_t seed, uint32_t group, ds_buf *out) {
+    static const char *const shares[] = {"[1]", "[1, 3]", "[3, 1, 2]", "[1, 2, 2, 1]"};
+    if (draw(seed, 5, group, 2))
+        ds_buf_printf(out, ", shares = %s", shares[devices_of(seed, group) - 1]);
+}
+
 /* Each group has the operations of some digits. */
 static void put_group(uint32_t digits, uint64_t seed, uint32_t group, ds_buf *out) {
     static const char *const ways[] = {"all_reduce", "all_reduce", "duplicate", "split"};
@@ -54,7 +65,11 @@ static void put_group(uint32_t digits, uint64_t seed, uint32_t group, ds_buf *ou
             if (!n) ds_buf_printf(out, "    group \"g%u\" { ops = [", group);
             ds_buf_printf(out, "%s\"v*%u\"", n++ ? ", " : "", digit);
         }
-    if (n) ds_buf_printf(out, "], on = @g%u, by = %s }\n", group, ways[draw(seed, 1, group, 4)]);
+    if (!n) return;
+    const char *way = ways[draw(seed, 1, group, 4)];
+    ds_buf_printf(out, "], on = @g%u, by = %s", group, way);
+    if (strcmp(way, "all_reduce") == 0) put_shares(seed, group, out);
+    ds_buf_put(out, " }\n");
 }
 
 /* Up to four of the devices in any order. */

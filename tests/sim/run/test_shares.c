@@ -80,6 +80,30 @@ Test(shares, time_finds_the_fastest) {
     sim_free(&c);
 }
 
+/* No worse than the best of parts in steps of 30 samples. */
+Test(shares, time_of_groups) {
+#define GROUPS(shares)                                                                             \
+    "dir 1\nparam a = 1, b = 1\n"                                                                  \
+    "import \"models/mlp.dir\" as m with layers = 1, width = 4096, batch = 1800\n"                 \
+    "topology @t {\n  device f : \"A100-SXM4-80GB\", s : \"V100-SXM2-32GB\"\n"                     \
+    "  link f -- s : 100 GB/s, 1 us\n}\nmesh @all = [dp = 2] on @t\n"                              \
+    "scenario { model = @m.mlp, on = @t, train = off\n"                                            \
+    "  strategy { group \"g\" { ops = [\"**\"], on = @all, shares = " shares " } } }\n"
+    int64_t best = INT64_MAX;
+    sim_case c;
+    for (int n = 900; n < 1800; n += 30) {
+        char settings[64];
+        snprintf(settings, sizeof settings, "a=%d b=%d", n, 1800 - n);
+        run(&c, GROUPS("[a, b]"), settings, false);
+        if (c.result->run.step_ps < best) best = c.result->run.step_ps;
+        sim_free(&c);
+    }
+    run(&c, GROUPS("time"), NULL, false);
+    cr_expect_leq(c.result->run.step_ps, best);
+    cr_expect_not(ds_shares_wanted(&c.binding), "they have been found");
+    sim_free(&c);
+}
+
 /* Adam comes after the replicas have met: parts with which all that they compute is as long (4541
  * of 6000 samples) are not the fastest, nor those proportional to speed (4257). All parts of 50
  * samples around them are simulated. */
