@@ -72,6 +72,13 @@ async function pageOf(client, axe) {
   page.click = async (x, y) => {
     for (const type of ["mousePressed", "mouseReleased"]) await Input.dispatchMouseEvent({type, x, y, button: "left", clickCount: 1});
   };
+  page.drag = async (x, y, to) => {
+    const event = (type, y) => Input.dispatchMouseEvent({type, x, y, button: "left", buttons: 1, clickCount: 1});
+    await event("mousePressed", y);
+    await event("mouseMoved", (y + to) / 2);
+    await event("mouseMoved", to);
+    await event("mouseReleased", to);
+  };
   page.wheel = (x, y, deltaY) => Input.dispatchMouseEvent({type: "mouseWheel", x, y, deltaX: 0, deltaY});
   // Where an element is in the window, after scrolling so that its line `y` is in the middle.
   page.place = (selector, y) => page.eval((s, y) => {

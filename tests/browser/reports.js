@@ -7,6 +7,7 @@ const fs = require("node:fs"), os = require("node:os"), path = require("node:pat
 const {start} = require("./chromium.js");
 
 const [distsim, chromium, modules, shots] = process.argv.slice(2);
+const only = process.env.DISTSIM_REPORTS; // of the parts below, those whose names have it
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), "distsim-reports-"));
 
 const RUNS = ["distir-mlp", "gpt2-dp4", "gpt3-layer-tp8", "gpt3-175b-pp8", "mlp-forward", "out-of-memory", "pipeline-2x4", "mixed-box-dp",
@@ -184,6 +185,62 @@ async function comparisons(page) {
   if (shots) await page.shot(path.join(shots, "compare4.png"));
 }
 
+// ---- a sweep ----
+
+// Cells of a table by RFC 4180, whose cells hold no line ends here.
+function csvRows(text) {
+  const cells = line => [...line.matchAll(/("(?:[^"]|"")*"|[^,]*)(,|$)/g)].slice(0, -1).map(m => m[1].replace(/^"|"$/g, "").replace(/""/g, '"'));
+  const [head, ...rows] = text.trim().split("\n").map(l => (l.endsWith(",") ? l + '""' : l)).map(cells);
+  return rows.map(r => Object.fromEntries(head.map((name, i) => [name, r[i]])));
+}
+
+async function sweeps(page) {
+  const csv = path.join(folder, "grid.csv"), html = path.join(folder, "grid.html");
+  execFileSync(distsim, ["sweep", "scenarios/distir-grid.dir", "-q", "-o", csv, "--html", html]);
+  const rows = csvRows(fs.readFileSync(csv, "utf8")), ok = rows.filter(r => r.status === "ok"), shown = () => page.eval(() => window.drawn.shown);
+  await page.open(html);
+  await clean(page, "sweep");
+  assert.equal(await shown(), rows.length);
+  for (const name of ["throughput", "peak_memory", "step_time_ps", "mfu", "tp", "hash"])
+    assert.deepEqual(await page.eval(name => { const {rows} = window.drawn.sweep, c = rows.byName.get(name); return Array.from({length: rows.n}, (_, i) => String(c.at(i))); }, name),
+      rows.map(r => (name === "hash" ? r[name] : String(Number(r[name])))), "sweep: column " + name);
+  // The front by brute force: rows that no other beats in both.
+  const beats = (a, b) => Number(a.peak_memory) <= Number(b.peak_memory) && Number(a.throughput) >= Number(b.throughput) && (a.peak_memory !== b.peak_memory || a.throughput !== b.throughput);
+  const front = rows.map((r, i) => i).filter(i => rows[i].status === "ok" && !ok.some(o => beats(o, rows[i])));
+  const drawn = await page.eval(() => window.drawn.front);
+  const figures = list => list.map(i => rows[i].peak_memory + " " + rows[i].throughput).sort();
+  assert.deepEqual(figures(drawn), [...new Set(figures(front))].sort(), "sweep: the Pareto front");
+  for (const [tp, pp, value] of await page.eval(() => window.drawn.heat))
+    assert.equal(value, Math.max(...ok.filter(r => Number(r.tp) === tp && Number(r.pp) === pp).map(r => Number(r.throughput))), `sweep: cell ${tp}, ${pp}`);
+  // Filters, by checkbox, by a range, by the address.
+  await page.eval(() => document.querySelector("input[data-column=tp][value='1']").click());
+  assert.equal(await shown(), rows.filter(r => r.tp !== "1").length, "sweep: a value filters");
+  await page.eval(() => { const e = document.querySelector("input[data-column=peak_memory]"); e.value = "2e9"; e.dispatchEvent(new Event("change")); });
+  const both = rows.filter(r => r.tp !== "1" && Number(r.peak_memory) >= 2e9).length;
+  assert.equal(await shown(), both, "sweep: a range filters");
+  const hash = await page.eval(() => location.hash);
+  await page.open(html, hash);
+  assert.equal(await shown(), both, "sweep: the address keeps the filters");
+  await page.eval(() => document.getElementById("clear").click());
+  assert.equal(await shown(), rows.length, "sweep: all are back");
+  const place = await page.place("#canvas-parallel", 190);
+  const x = await page.eval(() => { const p = window.drawn.sweep.parallel; return [p.x(p.axes.findIndex(a => a.name === "mfu")), p.y(0.5), p.y(1)]; });
+  await page.drag(place.x + x[0], place.y + x[1], place.y + x[2] - 3);
+  const mfu = rows.map(r => Number(r.mfu)), middle = (Math.min(...mfu) + Math.max(...mfu)) / 2, near = (a, b) => Math.abs(a - b) <= 3;
+  assert.ok(near(await shown(), mfu.filter(v => v >= middle).length), "sweep: a drag on an axis filters");
+  await page.eval(() => { document.getElementById("clear").click(); document.querySelector("#rows tbody button").click(); });
+  const best = ok.reduce((a, b) => (Number(b.throughput) > Number(a.throughput) ? b : a));
+  const command = await page.eval(() => document.getElementById("replay").textContent);
+  assert.equal(command, `distsim replay ${best.hash} --from ${csv}`, "sweep: the command of a row");
+  assert.match(execFileSync(distsim, command.split(" ").slice(1), {encoding: "utf8"}), /step time/, "sweep: the command runs");
+  await page.eval(() => document.querySelectorAll("details").forEach(d => { d.open = true; }));
+  await clean(page, "sweep with a row");
+  if (shots) await page.shot(path.join(shots, "sweep.png"));
+  await page.open(html);
+  await keyboardReachesAll(page, "sweep");
+  return html;
+}
+
 // ---- other screens ----
 
 async function otherScreens(page, file, name) {
@@ -217,6 +274,7 @@ async function programsAgree(page) {
 async function main() {
   const {page, stop} = await start(chromium, modules);
   const timed = async (what, run) => {
+    if (only && !what.includes(only)) return;
     const begin = Date.now();
     await run();
     console.log(`${what}: ${((Date.now() - begin) / 1000).toFixed(1)} s`);
@@ -226,14 +284,18 @@ async function main() {
     await page.scheme("light");
     await timed(`${RUNS.length} runs`, () => runReports(page));
     await timed("comparisons", () => comparisons(page));
+    let sweep;
+    await timed("sweep", async () => { sweep = await sweeps(page); });
     await timed("keyboard, dark and narrow screens", async () => {
       const file = path.join(folder, "gpt2-dp4.html");
+      if (only) report("gpt2-dp4", ["run", "scenarios/gpt2-dp4.dir"]);
       await page.open(file);
       await page.eval(() => document.querySelectorAll("details").forEach(d => { d.open = true; }));
       await clean(page, "run with all tables");
       await programsAgree(page);
       await keyboardReachesAll(page, "run");
       await otherScreens(page, file, "run");
+      if (sweep) await otherScreens(page, sweep, "sweep");
     });
   } finally {
     await stop();

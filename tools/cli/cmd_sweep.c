@@ -4,6 +4,7 @@
 #include "search/plot/plot.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/progress.h"
+#include "tools/report/page.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@ typedef struct arguments {
     cli_options common;
     const char *file;
     ds_sweep_options sweep;
-    const char *plot;
+    const char *plot, *html;
     ds_plot_axes axes;
     uint64_t every; /* --check; DS_CHECK_NONE: not given */
     bool quiet, mpi, json;
@@ -50,12 +51,14 @@ static void check(void *arguments_, struct argp_state *state) {
         argp_error(state,
                    "--method %s has no rows; its program is written by `distsim search -o FILE`",
                    sweep->method);
-    if (!sweep->path && (sweep->resume || sweep->db || args->plot))
-        argp_error(state, "--resume, --db and --plot need the file of rows: -o FILE");
+    if (!sweep->path && (sweep->resume || sweep->db || args->plot || args->html))
+        argp_error(state, "--resume, --db, --plot and --html need the file of rows: -o FILE");
     if (args->json && sweep->path && strcmp(sweep->path, "-") == 0)
         argp_error(state, "--json and -o -: stdout is for one of them");
     if (args->plot && strcmp(sweep->path, "-") == 0)
         argp_error(state, "--plot reads the rows again: -o FILE, not stdout");
+    if (args->html && strcmp(sweep->path, "-") == 0)
+        argp_error(state, "--html reads the rows again: -o FILE, not stdout");
 }
 
 #define AT(member) offsetof(arguments, member)
@@ -120,6 +123,9 @@ static const cli_option option_rows[] = {
      .help =
          "At the end, draw the rows by gnuplot: NAME-memory, NAME-best, NAME-scaling; the script "
          "NAME.gp stays beside them"},
+    {CLI_OUTPUT, AT(html), "html", 0, "FILE",
+     .help =
+         "At the end, write a page with the rows and their pictures, to be opened in a browser"},
     {CLI_U64, AT(every), "check", 0, "N",
      .help = "Simulate one row in N again, by itself and device by device, and end with exit code "
              "3 and both values if a figure differs; 1: every row, 0: none. Hashes of the rows "
@@ -323,6 +329,14 @@ static int load_and_explore(arguments *args) {
     return exit_code;
 }
 
+static ds_status write_page(const arguments *args, ds_error *err) {
+    ds_buf page = {0};
+    ds_status status = report_sweep_page(args->sweep.path, args->file, &page, err);
+    if (status == DS_OK) status = cli_write(&args->common, args->html, page.text, page.n, err);
+    ds_buf_deinit(&page);
+    return status;
+}
+
 static void name_pictures(const char *plot) {
     int stem = (int)(strlen(plot) - 4); /* .svg or .png, by ds_plot_check */
     fprintf(stderr, "pictures: %.*s-memory%s, %.*s-best%s, %.*s-scaling%s; script: %.*s.gp\n", stem,
@@ -347,6 +361,7 @@ static int sweep(arguments *args) {
         ds_plot_draw(args->sweep.path, args->plot, args->axes, args->common.overwrite, &err) !=
             DS_OK)
         return cli_fail(NULL, &err);
+    if (args->done && args->html && write_page(args, &err) != DS_OK) return cli_fail(NULL, &err);
     if (args->done && args->plot && !args->quiet) name_pictures(args->plot);
     return exit_code;
 }

@@ -21,7 +21,9 @@ function h(tag, attributes, ...children) {
 function part(id, title, ...children) {
   const section = h("section", {id, "aria-labelledby": id + "-title"}, h("h2", {id: id + "-title"}, title), ...children);
   document.getElementById("main").append(section);
-  document.getElementById("parts").append(h("li", {}, h("a", {href: "#" + id}, title)));
+  // The address of a sweep's page keeps its filters, so its links only scroll.
+  const go = e => { if (DATA.columns) { e.preventDefault(); section.scrollIntoView(); section.querySelector("button, select, [tabindex]")?.focus({preventScroll: true}); } };
+  document.getElementById("parts").append(h("li", {}, h("a", {href: "#" + id, click: go}, title)));
   return section;
 }
 

@@ -1,8 +1,6 @@
 /* Data into the page around them. */
 #include "tools/report/page.h"
 
-#include "ir/base/json.h"
-
 /* ---- the page ---- */
 
 /* The code point of a well-formed UTF-8 sequence, as JSON has no others; *n: its bytes. */
@@ -38,7 +36,7 @@ void report_page(const ds_buf *json, ds_buf *out) {
 
 /* ---- runs ---- */
 
-static void begin(ds_json *json, ds_buf *text, const char *kind) {
+void report_begin(ds_json *json, ds_buf *text, const char *kind) {
     ds_json_init(json, text, 0);
     ds_json_begin_object(json);
     ds_json_key_string(json, "kind", kind);
@@ -54,7 +52,7 @@ static void put_runs(const ds_result *const *results, const char *const *names, 
     ds_json_end_array(json);
 }
 
-static void end(ds_json *json, ds_buf *text, ds_buf *out) {
+void report_end(ds_json *json, ds_buf *text, ds_buf *out) {
     ds_json_end_object(json);
     report_page(text, out);
     ds_buf_deinit(text);
@@ -63,18 +61,18 @@ static void end(ds_json *json, ds_buf *text, ds_buf *out) {
 void report_run_page(const ds_result *result, const char *name, ds_buf *out) {
     ds_json json;
     ds_buf text = {0};
-    begin(&json, &text, "run");
+    report_begin(&json, &text, "run");
     put_runs(&result, &name, 1, &json);
-    end(&json, &text, out);
+    report_end(&json, &text, out);
 }
 
 void report_compare_page(const ds_result *const *results, const char *const *names, uint32_t n,
                          const char *comparison, ds_buf *out) {
     ds_json json;
     ds_buf text = {0};
-    begin(&json, &text, "compare");
+    report_begin(&json, &text, "compare");
     put_runs(results, names, n, &json);
     ds_json_key(&json, "comparison");
     ds_json_raw(&json, comparison);
-    end(&json, &text, out);
+    report_end(&json, &text, out);
 }

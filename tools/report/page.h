@@ -2,6 +2,8 @@
 #ifndef DS_TOOLS_REPORT_PAGE_H
 #define DS_TOOLS_REPORT_PAGE_H
 
+#include "ir/base/error.h"
+#include "ir/base/json.h"
 #include "sim/report/analysis.h"
 
 #include <stddef.h>
@@ -16,6 +18,16 @@ extern const size_t report__head_size, report__tail_size;
 /* The page of a JSON object with the members `kind` and `version` (page.c of sim/report has the rest).
  * `<` and what is not ASCII become escapes, so no text of the data can end the script. O(n). */
 void report_page(const ds_buf *json, ds_buf *out);
+
+/* Begins the object of a page of that kind; ends it, writes its page and frees the text. */
+void report_begin(ds_json *json, ds_buf *text, const char *kind);
+void report_end(ds_json *json, ds_buf *text, ds_buf *out);
+
+/* Members rows, exact and columns of the table that a sweep has written; `json` is in an object
+ * (table.c). Errors: as of reading the table. O(cells), all of them in memory. */
+ds_status report_put_table(const char *path, ds_json *json, ds_error *err);
+/* The page of that table; `file` is the sweep's. */
+ds_status report_sweep_page(const char *path, const char *file, ds_buf *out, ds_error *err);
 
 /* Pages of a run; of several runs side by side, `comparison` being their JSON object. */
 void report_run_page(const ds_result *result, const char *name, ds_buf *out);

@@ -21,11 +21,12 @@ function scatter(place, xs, ys, options) {
       c.setLineDash([]);
     }
     c.strokeStyle = "rgba(0,0,0,.55)";
+    c.fillStyle = OKABE[0];
     for (let i = 0; i < xs.length; i++) {
       if (options.shown && !options.shown(i)) continue;
       const px = u.valToPos(xs[i], "x", true), py = u.valToPos(ys[i], "y", true);
-      c.fillStyle = options.colours ? options.colours(i) : OKABE[0];
       if (many) { c.fillRect(px - scale, py - scale, 2 * scale, 2 * scale); continue; }
+      if (options.colours) c.fillStyle = options.colours(i);
       c.beginPath();
       c.arc(px, py, (options.sizes ? options.sizes(i) : 4) * scale, 0, 7);
       c.fill();
@@ -48,6 +49,7 @@ function scatter(place, xs, ys, options) {
     for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(high)); e++) for (const f of [1, 2, 5]) if (f * 10 ** e >= low && f * 10 ** e <= high) out.push(f * 10 ** e);
     return out.length > 9 ? out.filter(v => /^1(e|0*$|$)|^0\.0*1$/.test(String(v))) : out;
   };
+  [x, y].forEach((a, i) => { if (a.kind === "BYTES") both[i].incrs = POWERS; });
   if (x.log) Object.assign(both[0], {splits: logSplits, filter: (u, s) => s});
   if (y.log) Object.assign(both[1], {splits: logSplits, filter: (u, s) => s});
   return plotIn(place, (width, height) => {
