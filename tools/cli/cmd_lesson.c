@@ -88,8 +88,9 @@ static int put_page(const lesson *l) {
     ds_buf_printf(&out,
                   "\n  distsim lesson %u --start my.dir   writes the program to begin with\n"
                   "  distsim lesson %u --hint           shows the next hint\n"
-                  "  distsim lesson %u --check my.dir   grades\n",
-                  l->number, l->number, l->number);
+                  "  distsim lesson %u --check my.dir   grades\n"
+                  "  files of the lesson: %s\n",
+                  l->number, l->number, l->number, l->folder);
     return print(&out);
 }
 

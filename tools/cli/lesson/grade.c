@@ -335,7 +335,7 @@ static void put_value(const run *r, ds_expr e, ds_unit_id unit, ds_buf *out) {
     else if (value.kind == DS_NUM_INT && (unit == DS_UNIT_NONE || unit == DS_UNIT_BYTE))
         ds_buf_printf(out, "%lld", (long long)value.i);
     else
-        ds_buf_printf(out, "%.6g", (value.kind == DS_NUM_INT ? (double)value.i : value.r) / scale);
+        ds_buf_printf(out, "%.5g", (value.kind == DS_NUM_INT ? (double)value.i : value.r) / scale);
     if (unit != DS_UNIT_NONE) ds_buf_printf(out, " %s", ds_unit_text(unit));
 }
 
@@ -350,7 +350,8 @@ static ds_status put_text(run *r, const lesson_entry *entry, ds_buf *out, ds_err
         const char *comma = end;
         while (comma > at && *comma != ',') comma--;
         ds_unit_id unit = DS_UNIT_NONE;
-        bool scaled = comma > at && ds_unit_parse(comma + 2, (size_t)(end - comma - 2), &unit);
+        bool scaled = comma > at && end > comma + 2 &&
+                      ds_unit_parse(comma + 2, (size_t)(end - comma - 2), &unit);
         const char *text = ds_arena_strndup(&r->source.unit->arena, at + 1,
                                             (size_t)((scaled ? comma : end) - at - 1));
         ds_sweep_entry condition;
@@ -366,16 +367,14 @@ static void put_line(bool yes, const char *what, ds_buf *out) {
     ds_buf_printf(out, "  %-4s %s\n", yes ? "yes" : "no", what);
 }
 
-static void put_condition(const run *r, const ds_sweep_entry *condition, const char *text, bool yes,
-                          ds_buf *out) {
+static void put_condition(const run *r, const ds_sweep_entry *condition, const lesson_entry *entry,
+                          bool yes, ds_buf *out) {
     const ds_expr_node *node = ds_expr_at(&r->source.unit->exprs, condition->a);
     bool compares = node->kind >= DS_EXPR_EQ && node->kind <= DS_EXPR_GE;
     ds_buf line = {0};
-    ds_buf_printf(&line, "%-40s is ", text);
-    if (compares)
-        put_value(r, node->a, condition->unit, &line);
-    else
-        ds_buf_put(&line, yes ? "so" : "not so");
+    ds_buf_printf(&line, compares && !entry->show ? "%-32s  is " : "%s",
+                  entry->show ? entry->show : entry->head);
+    if (compares && !entry->show) put_value(r, node->a, condition->unit, &line);
     put_line(yes, line.text, out);
     ds_buf_deinit(&line);
 }
@@ -409,7 +408,7 @@ static ds_status ask_condition(grading *g, const lesson_entry *entry, bool *agai
     ds_env env = env_of(&g->r);
     DS_TRY(ds_sweep_holds(&env, &condition, &holds, g->err));
     if (entry->kind == LESSON_REQUIRE || (entry->kind == LESSON_LAW && !holds))
-        put_condition(&g->r, &condition, entry->head, holds, &g->out->report);
+        put_condition(&g->r, &condition, entry, holds, &g->out->report);
     *against = holds == (entry->kind == LESSON_WHEN);
     return DS_OK;
 }

@@ -15,6 +15,7 @@
  *                                  answer may add functions and params, too
  *     best peak_memory             what a better answer than the solution has less of
  *     require peak_memory <= 8 GiB a condition, with what a learner reads where it does not hold
+ *       show the step fits         in the report, in place of the condition and its value
  *       Text.
  *     law sent == 2 * weights      a condition that every answer meets unless the simulator errs: shown
  *                                  only where it does not hold, and needs no text
@@ -61,6 +62,7 @@ typedef struct lesson_entry {
     const char *place; /* "…/check:12" */
     const char *head;  /* the condition, or what `equal` says */
     const char *text;
+    const char *show;      /* in the report, in place of the condition; NULL: the condition */
     bool is_start;         /* start.dir meets it */
     lesson_change *change; /* NULL: none */
 } lesson_entry;

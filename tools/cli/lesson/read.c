@@ -131,6 +131,10 @@ static ds_status read_try(reader *r, const char *text) {
 static ds_status read_indented(reader *r, const char *text) {
     if (!r->entry) return refuse(r, "an indented line belongs to an entry above", text);
     if (strncmp(text, "try ", 4) == 0) return read_try(r, text + 4);
+    if (strncmp(text, "show ", 5) == 0) {
+        r->entry->show = text + 5;
+        return DS_OK;
+    }
     const char *before = r->entry->text;
     r->entry->text = *before ? ds_arena_printf(&r->l->arena, "%s\n%s", before, text) : text;
     return DS_OK;
