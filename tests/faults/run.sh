@@ -5,7 +5,7 @@
 # scale, … The patched file is compiled and linked in front of the libraries of BUILD (a release build), with
 # the tests that are named below. Without a patch these must pass; with any of them one must fail. A patch
 # with a line "Seen by: distsim ARGUMENTS" is linked into distsim instead: that command must end with exit
-# code 0 without the patch, and with 3 and both values with the patch. A patch that does not apply is a
+# code 0 without the patch, and with 3 and both values with the patch (`lesson N --verify`: with 1). A patch that does not apply is a
 # failure too: a fault that is not there proves nothing.
 set -u
 export DISTSIM_TEST_ALL=1 # tests/support/cases.h
@@ -58,9 +58,9 @@ passes() { # FOLDER
 }
 
 program() { # FOLDER OBJECT: distsim
-    objects=$(cd "$build/CMakeFiles" && find distsim.dir ds_verbs.dir -name '*.o' | while read -r object; do
+    objects=$(cd "$build/CMakeFiles" && find distsim.dir ds_verbs.dir report_page.dir -name '*.o' | while read -r object; do
         source=${object#*/}
-        [ ! -f "$root/${source%.o}" ] || echo "$build/CMakeFiles/$object" # not of a file that has moved
+        [ ! -f "$root/${source%.o}" ] && [ "${object#report_page}" = "$object" ] || echo "$build/CMakeFiles/$object" # not of a file that has moved
     done)
     # shellcheck disable=SC2046,SC2086
     $cc -o "$1/distsim" $objects "$2" -L"$build" $(PKG_CONFIG_PATH="$build" pkg-config --libs distsim)
@@ -72,16 +72,21 @@ arguments() { # PATCH: of the command that sees it
 
 runs() { # DISTSIM FOLDER ARGUMENTS: its exit code; its messages are in FOLDER/why
     # shellcheck disable=SC2086
-    (cd "$root" && DISTSIM_PROFILES="$build/profiles.db" timeout 120 "$1" $3) >/dev/null 2>"$2/why"
+    (cd "$root" && DISTSIM_PROFILES="$build/profiles.db" timeout 120 "$1" $3) >"$2/said" 2>"$2/why"
 }
 
-sees() { # FOLDER ARGUMENTS: a test fails; or the command ends with exit code 3, and both values
+# A test fails; or a lesson is wrong; or another command ends with exit code 3, and both values.
+sees() { # FOLDER ARGUMENTS
     if [ -z "$2" ]; then
         ! passes "$1"
         return
     fi
     runs "$1/distsim" "$1" "$2"
-    [ $? = 3 ] && grep -q ' in the row and .* now' "$1/why"
+    case $?,$2 in
+    1,lesson*) grep ': ' "$1/said" | head -n 1 >"$1/why" && return ;;
+    3,lesson* | [!3],*) return 1 ;;
+    esac
+    grep -q ' in the row and .* now' "$1/why"
 }
 
 check() { # PATCH
