@@ -147,6 +147,18 @@ Test(shard_groups, override_of_an_op_in_a_group) {
     free(p);
 }
 
+/* A group on the strategy's mesh, in a pipeline: its devices are those of the operation's stage. */
+Test(shard_groups, stages) {
+    char text[4096];
+    proof_options options = {.seed = 1, .settings = "batch=24", .texts = true};
+    proof p;
+    write(text, sizeof text, "",
+          "pp = 2, dp = 2, tp = 1, microbatches = 2, balance = flops\n"
+          "group \"g\" { ops = [\"a\", \"head.**\"], by = duplicate }");
+    prove(text, &options, &p);
+    cr_expect_eq(p.verdict, PROOF_EQUAL, "%s: %s", proof_verdict_name(p.verdict), p.what);
+}
+
 /* `batch` is a factor of overrides too. */
 Test(shard_groups, batch_in_overrides) {
     char *p = program_of("", "ops { \"a\" = on @high [batch: dp], \"t\" = on @high [batch: dp] }");
@@ -221,6 +233,8 @@ Test(shard_groups, refusals) {
            "group \"g\" { ops = [\"a\"], on = @low, shares = [1, 2] }",
            "zero_uneven", "shares");
     refuse("groop \"g\" { ops = [\"a\"] }", "groop", "only a group");
+    refuse("pp = 2, dp = 2, microbatches = 2\ngroup \"g\" { ops = [\"a\"], on = @high }", "@high",
+           "stages of a pipeline");
     refuse("stage_dp = [1, 2], microbatches = 2\ngroup \"g\" { ops = [\"a\"] }", "groups",
            "several widths");
 }
