@@ -35,7 +35,7 @@ double ds_mixed_value(const ds_mixed_problem *problem, const ds_mixed_plan *plan
     double usd_per_s = 0, watts = 0, failures_per_s = 0;
     double tokens = (double)problem->batch * (double)problem->sample_units;
     for (uint32_t k = 0; k < problem->n_kinds; k++) {
-        double used = ds_mixed_used(plan, k);
+        double used = ds_mixed_used(problem, plan, k);
         usd_per_s += used * problem->kinds[k].usd_per_hour / 3600;
         watts += used * problem->kinds[k].watts;
         failures_per_s += used * problem->kinds[k].failures_per_hour / 3600;

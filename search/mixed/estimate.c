@@ -189,6 +189,13 @@ static uint32_t sum_within(const cutter *c, double time) {
     return sum;
 }
 
+bool ds_mixed_fits(const ds_mixed_problem *problem, const ds_mixed_plan *plan) {
+    cutter c;
+    bool fits = fill_cutter(problem, plan, &c);
+    for (uint32_t s = 0; s < plan->n_stages && fits; s++) fits = plan->stages[s].layers <= c.most[s];
+    return fits;
+}
+
 /* Bisection for the least time within which all layers find a stage; what is too much then leaves the
  * busiest stages. */
 bool ds_mixed_cut(const ds_mixed_problem *problem, const ds_mixed_plan *simulated,
@@ -305,6 +312,23 @@ static double line_s(const ds_mixed_problem *problem, const ds_mixed_plan *plan,
         end = fmax(end, update);
     }
     return fill + (double)(plan->microbatches - 1) * busiest + end;
+}
+
+/* The rate of sums within a stage on two kinds is that over all kinds. */
+double ds_mixed_sum_s(const ds_mixed_problem *problem, const ds_mixed_plan *plan, uint32_t s) {
+    line l;
+    take_line(problem, plan, 0, &l);
+    double rate = line_sync_rate(problem, plan, &l, s);
+    if (plan->in_order) rate = fmax(rate, problem->mixed_sync_s_per_byte[0]);
+    bool end = s == 0 || s + 1 == l.n;
+    return 2 * rate *
+           (plan->stages[s].layers * problem->layer_params + (end ? problem->ends_params : 0));
+}
+
+double ds_mixed_send_s(const ds_mixed_problem *problem, const ds_mixed_plan *plan, uint32_t s) {
+    line l;
+    take_line(problem, plan, 0, &l);
+    return send_s(problem, &l, s);
 }
 
 void ds_mixed_estimate(const ds_mixed_problem *problem, ds_mixed_plan *plan) {

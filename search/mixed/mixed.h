@@ -85,6 +85,10 @@ typedef struct ds_mixed_plan {
     int64_t microbatches;
     ds_mixed_stage stages[DS_MIXED_STAGES]; /* side by side: kind and dp mean nothing */
     ds_mixed_group groups[DS_MIXED_KINDS];  /* side by side alone */
+    /* Stages take the devices of all kinds one after the other, in this order, so that a stage may lie
+     * on two kinds; its `kind` is then the slowest. false: each stage on its own kind. */
+    bool in_order;
+    uint8_t order[DS_MIXED_KINDS];
     double estimate_s;                      /* HUGE_VAL: does not fit */
     /* of the simulation */
     bool fits;
@@ -95,7 +99,8 @@ typedef struct ds_mixed_plan {
 
 /* ---- parts of a plan ---- */
 
-uint32_t ds_mixed_used(const ds_mixed_plan *plan, uint32_t kind); /* devices */
+uint32_t ds_mixed_used(const ds_mixed_problem *problem, const ds_mixed_plan *plan,
+                       uint32_t kind); /* devices */
 /* The devices of a plan in the order of the mesh; returns how many. `out` has n_devices places. */
 uint32_t ds_mixed_devices(const ds_mixed_problem *problem, const ds_mixed_plan *plan,
                           uint32_t *out);
@@ -117,6 +122,11 @@ bool ds_mixed_cut(const ds_mixed_problem *problem, const ds_mixed_plan *simulate
                   ds_mixed_plan *plan);
 /* Sets the parts of the batch that side-by-side replicas end a microbatch with at one time. */
 bool ds_mixed_share(const ds_mixed_problem *problem, ds_mixed_plan *plan);
+/* Does the plan, with its cut, fit into memory by the estimates? */
+bool ds_mixed_fits(const ds_mixed_problem *problem, const ds_mixed_plan *plan);
+/* Of stage s of a plan of stages: the sum of its gradients, and a microbatch's way to the next stage. */
+double ds_mixed_sum_s(const ds_mixed_problem *problem, const ds_mixed_plan *plan, uint32_t s);
+double ds_mixed_send_s(const ds_mixed_problem *problem, const ds_mixed_plan *plan, uint32_t s);
 /* Sets estimate_s of a plan with its cut. */
 void ds_mixed_estimate(const ds_mixed_problem *problem, ds_mixed_plan *plan);
 

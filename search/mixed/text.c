@@ -4,29 +4,42 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-uint32_t ds_mixed_used(const ds_mixed_plan *plan, uint32_t kind) {
-    uint32_t n = 0, pipeline = 0;
+uint32_t ds_mixed_used(const ds_mixed_problem *problem, const ds_mixed_plan *plan, uint32_t kind) {
+    uint32_t n = 0, all = 0, pipeline = 0;
     for (uint32_t s = 0; s < plan->n_stages; s++) {
         const ds_mixed_stage *stage = &plan->stages[s];
         pipeline += stage->tp;
+        all += (uint32_t)stage->dp * stage->tp;
         if (!plan->side_by_side && stage->kind == kind) n += (uint32_t)stage->dp * stage->tp;
     }
     for (uint32_t g = 0; g < plan->n_groups; g++)
         if (plan->groups[g].kind == kind) n += plan->groups[g].replicas * pipeline;
+    for (uint32_t i = 0; i < problem->n_kinds && plan->in_order; i++) {
+        uint32_t part = problem->kinds[plan->order[i]].n_devices;
+        if (part > all) part = all;
+        all -= part;
+        if (plan->order[i] == kind) return part;
+    }
+    return n;
+}
+
+static uint32_t take(const ds_mixed_kind *kind, uint32_t *taken, uint32_t n, uint32_t *out) {
+    for (uint32_t i = 0; i < n; i++) out[i] = kind->devices[(*taken)++];
     return n;
 }
 
 uint32_t ds_mixed_devices(const ds_mixed_problem *problem, const ds_mixed_plan *plan,
                           uint32_t *out) {
     uint32_t taken[DS_MIXED_KINDS] = {0}, n = 0;
-    uint32_t parts = plan->side_by_side ? plan->n_groups : plan->n_stages;
-    for (uint32_t i = 0; i < parts; i++) {
-        const ds_mixed_stage *stage = &plan->stages[i];
-        uint32_t kind = plan->side_by_side ? plan->groups[i].kind : stage->kind;
-        uint32_t wanted = plan->side_by_side ? ds_mixed_used(plan, kind) - taken[kind]
-                                             : (uint32_t)stage->dp * stage->tp;
-        for (uint32_t k = 0; k < wanted; k++)
-            out[n++] = problem->kinds[kind].devices[taken[kind]++];
+    for (uint32_t i = 0; i < problem->n_kinds && (plan->in_order || plan->side_by_side); i++) {
+        if (!plan->in_order && i >= plan->n_groups) break;
+        uint32_t kind = plan->in_order ? plan->order[i] : plan->groups[i].kind;
+        n += take(&problem->kinds[kind], &taken[kind], ds_mixed_used(problem, plan, kind), out + n);
+    }
+    for (uint32_t s = 0; s < plan->n_stages && !plan->in_order && !plan->side_by_side; s++) {
+        const ds_mixed_stage *stage = &plan->stages[s];
+        n += take(&problem->kinds[stage->kind], &taken[stage->kind],
+                  (uint32_t)stage->dp * stage->tp, out + n);
     }
     return n;
 }
@@ -133,12 +146,24 @@ static void put_groups(const ds_mixed_problem *problem, const ds_mixed_plan *pla
     for (uint32_t g = 0; g < plan->n_groups; g++) {
         const ds_mixed_group *group = &plan->groups[g];
         ds_buf_printf(out, "%s%d replicas on %" PRIu32 " x %s", g ? " + " : "", group->replicas,
-                      ds_mixed_used(plan, group->kind), problem->kinds[group->kind].name);
+                      ds_mixed_used(problem, plan, group->kind), problem->kinds[group->kind].name);
         if (plan->n_groups > 1)
             ds_buf_printf(out, ": %" PRId64 " of a microbatch's samples", group->share);
     }
     if (plan->stages[0].tp > 1) ds_buf_printf(out, ", tp %d", plan->stages[0].tp);
     for (uint32_t s = 0; plan->n_stages > 1 && s < plan->n_stages; s++)
+        ds_buf_printf(out, "%s%d", s ? "+" : ", layers ", plan->stages[s].layers);
+}
+
+/* "stages in the order of 32 x A100, 96 x V100: " */
+static void put_order(const ds_mixed_problem *problem, const ds_mixed_plan *plan, ds_buf *out) {
+    for (uint32_t i = 0; i < problem->n_kinds; i++)
+        ds_buf_printf(out, "%s%" PRIu32 " x %s", i ? ", " : "over ",
+                      ds_mixed_used(problem, plan, plan->order[i]),
+                      problem->kinds[plan->order[i]].name);
+    ds_buf_printf(out, " in order: pp %d, dp %d, tp %d", plan->n_stages, plan->stages[0].dp,
+                  plan->stages[0].tp);
+    for (uint32_t s = 0; s < plan->n_stages; s++)
         ds_buf_printf(out, "%s%d", s ? "+" : ", layers ", plan->stages[s].layers);
 }
 
@@ -161,6 +186,8 @@ static void put_stages(const ds_mixed_problem *problem, const ds_mixed_plan *pla
 void ds_mixed_put_words(const ds_mixed_problem *problem, const ds_mixed_plan *plan, ds_buf *out) {
     if (plan->side_by_side)
         put_groups(problem, plan, out);
+    else if (plan->in_order)
+        put_order(problem, plan, out);
     else
         put_stages(problem, plan, out);
     ds_buf_printf(out, "; %" PRId64 " microbatches%s%s%s", plan->microbatches,

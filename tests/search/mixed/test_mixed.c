@@ -89,8 +89,8 @@ Test(mixed, objectives) {
     const ds_mixed_problem problem = two_kinds();
     const ds_mixed_plan plan = three_stages();
     const ds_mixed_faults faults = {60, 300};
-    cr_assert_eq(ds_mixed_used(&plan, 0), 2);
-    cr_assert_eq(ds_mixed_used(&plan, 1), 2);
+    cr_assert_eq(ds_mixed_used(&problem, &plan, 0), 2);
+    cr_assert_eq(ds_mixed_used(&problem, &plan, 1), 2);
     cr_assert_float_eq(ds_mixed_value(&problem, &plan, DS_MIXED_COST, &faults, 0.01),
                        8.0 / 3600 * 0.01 / 800 * 1e6, 1e-12);
     cr_assert_float_eq(ds_mixed_value(&problem, &plan, DS_MIXED_ENERGY, &faults, 0.01),
@@ -250,7 +250,7 @@ Test(mixed, leaves_slow_machines_out) {
     ds_mixed_result result;
     ds_error err;
     cr_assert_eq(ds_mixed_search(&problem, &options, &result, &err), DS_OK);
-    cr_assert_eq(ds_mixed_used(&result.plans[0], 1), 0);
-    cr_assert_eq(ds_mixed_used(&result.plans[0], 0), 2);
+    cr_assert_eq(ds_mixed_used(&problem, &result.plans[0], 1), 0);
+    cr_assert_eq(ds_mixed_used(&problem, &result.plans[0], 0), 2);
     ds_mixed_result_deinit(&result);
 }

@@ -173,7 +173,7 @@ static void put_front(const cli_mixed *mixed, ds_buf *out) {
 static void put_faults(const cli_mixed *mixed, const ds_mixed_plan *plan, ds_buf *out) {
     double per_s = 0, interval;
     for (uint32_t k = 0; k < mixed->problem.n_kinds; k++)
-        per_s += ds_mixed_used(plan, k) * mixed->problem.kinds[k].failures_per_hour / 3600;
+        per_s += ds_mixed_used(&mixed->problem, plan, k) * mixed->problem.kinds[k].failures_per_hour / 3600;
     if (!(per_s > 0)) return;
     double stretch = ds_mixed_stretch(per_s, &mixed->faults, 0, &interval);
     ds_buf_printf(out,
@@ -181,6 +181,44 @@ static void put_faults(const cli_mixed *mixed, const ds_mixed_plan *plan, ds_buf
                   "work, restarts of %g s: %.4g times the time\n",
                   1 / per_s, mixed->faults.checkpoint_s, interval, mixed->faults.restart_s,
                   stretch);
+}
+
+/* ---- other planners ---- */
+
+/* Of a planner's best plans the fastest as simulated. */
+static ds_status run_peers(cli_mixed *mixed, ds_error *err) {
+    uint32_t n;
+    const ds_mixed_peer *peers = ds_mixed_peers(&n);
+    mixed->peers = calloc(n, sizeof *mixed->peers);
+    for (mixed->n_peers = 0; mixed->n_peers < n; mixed->n_peers++) {
+        ds_mixed_peer_plans plans = {0};
+        cli_mixed_peer *to = &mixed->peers[mixed->n_peers];
+        peers[mixed->n_peers].plan(&mixed->problem, &plans);
+        to->peer = &peers[mixed->n_peers];
+        if (plans.n) DS_TRY(cli_mixed_simulate(mixed, plans.plans, plans.n, err));
+        for (uint32_t i = 0; i < plans.n; i++)
+            if (plans.plans[i].fits && (!to->best.fits || plans.plans[i].step_ps < to->best.step_ps))
+                to->best = plans.plans[i];
+    }
+    return DS_OK;
+}
+
+static void put_peers(const cli_mixed *mixed, ds_buf *out) {
+    int64_t ours = mixed->result.plans[0].step_ps;
+    ds_buf_printf(out, "\nOther planners' methods, the fastest of each method's %d best plans as simulated\n"
+                       "  method       step time     ours is  plan\n", DS_MIXED_PEER_PLANS);
+    for (uint32_t i = 0; i < mixed->n_peers; i++) {
+        const cli_mixed_peer *peer = &mixed->peers[i];
+        ds_buf_printf(out, "  %-11s", peer->peer->name);
+        if (!peer->best.fits) {
+            ds_buf_put(out, "no plan that fits\n");
+            continue;
+        }
+        put_time(peer->best.step_ps, out);
+        ds_buf_printf(out, "  %7.3fx  ", (double)peer->best.step_ps / (double)ours);
+        ds_mixed_put_words(&mixed->problem, &peer->best, out);
+        ds_buf_put(out, "\n");
+    }
 }
 
 /* ---- JSON ---- */
@@ -198,7 +236,7 @@ static void put_plan_json(const cli_mixed *mixed, const ds_mixed_plan *plan, ds_
     ds_json_key(json, "devices");
     ds_json_begin_object(json);
     for (uint32_t k = 0; k < mixed->problem.n_kinds; k++)
-        ds_json_key_int(json, mixed->problem.kinds[k].name, ds_mixed_used(plan, k));
+        ds_json_key_int(json, mixed->problem.kinds[k].name, ds_mixed_used(&mixed->problem, plan, k));
     ds_json_end_object(json);
     ds_mixed_put_words(&mixed->problem, plan, &text);
     ds_json_key_string(json, "plan", text.text);
@@ -231,6 +269,16 @@ static void put_json(const cli_mixed *mixed, const char *scenario, ds_buf *out) 
         ds_json_begin_array(&json);
         for (uint32_t i = 0; i < n_front; i++) put_plan_json(mixed, front[i], &json);
         ds_json_end_array(&json);
+    }
+    if (mixed->n_peers) {
+        ds_json_key(&json, "peers");
+        ds_json_begin_object(&json);
+        for (uint32_t i = 0; i < mixed->n_peers; i++) {
+            if (!mixed->peers[i].best.fits) continue;
+            ds_json_key(&json, mixed->peers[i].peer->name);
+            put_plan_json(mixed, &mixed->peers[i].best, &json);
+        }
+        ds_json_end_object(&json);
     }
     if (scenario) ds_json_key_string(&json, "scenario", scenario);
     ds_json_end_object(&json);
@@ -270,6 +318,7 @@ static ds_status show(const cli_mixed *mixed, ds_error *err) {
         put_head(mixed, &out);
         if (best) put_plans(mixed, &out);
         if (best && mixed->args->front) put_front(mixed, &out);
+        if (best && mixed->args->peers) put_peers(mixed, &out);
         if (best) put_faults(mixed, best, &out);
         if (!best) put_nothing(mixed, &out);
     }
@@ -337,9 +386,11 @@ int cli_plan_mixed(cli_plan *plan, const cli_mixed_arguments *args, const cli_op
     if (mixed.n_workers > CLI_MIXED_WORKERS) mixed.n_workers = CLI_MIXED_WORKERS;
     for (uint32_t i = 0; i < mixed.n_workers; i++) mixed.grounds[i] = ds_plan_ground_new();
     ds_status status = search(&mixed, &err);
+    if (status == DS_OK && args->peers) status = run_peers(&mixed, &err);
     if (status == DS_OK) status = show(&mixed, &err);
     int exit_code = status != DS_OK ? cli_fail(NULL, &err) : mixed.result.n_plans ? 0 : 1;
     for (uint32_t i = 0; i < mixed.n_workers; i++) ds_plan_ground_free(mixed.grounds[i]);
     ds_mixed_result_deinit(&mixed.result);
+    free(mixed.peers);
     return exit_code;
 }

@@ -2,7 +2,7 @@
 #ifndef DS_TOOLS_CLI_PLAN_MIXED_H
 #define DS_TOOLS_CLI_PLAN_MIXED_H
 
-#include "search/mixed/mixed.h"
+#include "search/mixed/peers/peers.h"
 #include "sim/run/run.h"
 #include "tools/cli/plan/plan.h"
 
@@ -18,6 +18,12 @@ typedef struct cli_mixed_arguments {
     uint32_t n_workers; /* 0: one a processor */
 } cli_mixed_arguments;
 
+/* Another planner's method, and the fastest of its plans. */
+typedef struct cli_mixed_peer {
+    const ds_mixed_peer *peer;
+    ds_mixed_plan best; /* fits false: the method has no plan that fits */
+} cli_mixed_peer;
+
 typedef struct cli_mixed {
     const cli_plan *plan;
     const cli_mixed_arguments *args;
@@ -29,6 +35,8 @@ typedef struct cli_mixed {
     ds_mixed_goal goal;
     ds_mixed_faults faults;
     ds_mixed_result result;
+    cli_mixed_peer *peers; /* owned; NULL: not asked for */
+    uint32_t n_peers;
     uint32_t n_pieces; /* simulated */
     double seconds;    /* of the search, and of measuring before */
     ds_error first;    /* why a plan was refused; code DS_OK: none was */
