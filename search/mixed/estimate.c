@@ -192,7 +192,8 @@ static uint32_t sum_within(const cutter *c, double time) {
 bool ds_mixed_fits(const ds_mixed_problem *problem, const ds_mixed_plan *plan) {
     cutter c;
     bool fits = fill_cutter(problem, plan, &c);
-    for (uint32_t s = 0; s < plan->n_stages && fits; s++) fits = plan->stages[s].layers <= c.most[s];
+    for (uint32_t s = 0; s < plan->n_stages && fits; s++)
+        fits = plan->stages[s].layers <= c.most[s];
     return fits;
 }
 

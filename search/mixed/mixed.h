@@ -89,7 +89,7 @@ typedef struct ds_mixed_plan {
      * on two kinds; its `kind` is then the slowest. false: each stage on its own kind. */
     bool in_order;
     uint8_t order[DS_MIXED_KINDS];
-    double estimate_s;                      /* HUGE_VAL: does not fit */
+    double estimate_s; /* HUGE_VAL: does not fit */
     /* of the simulation */
     bool fits;
     int64_t step_ps, peak_bytes;

@@ -73,23 +73,17 @@ static ds_mixed_plan *change(changes *all, const ds_mixed_plan *plan) {
     return to;
 }
 
-static void add_switches(changes *all, const ds_mixed_plan *plan) {
-    change(all, plan)->zero = !plan->zero;
-    change(all, plan)->recompute = !plan->recompute;
-    if (plan->n_stages > 1) change(all, plan)->eager = !plan->eager;
+static bool has_replicas(const ds_mixed_plan *plan) {
+    bool any = plan->n_groups > 1 || (plan->n_groups && plan->groups[0].replicas > 1);
+    for (uint32_t s = 0; s < plan->n_stages && !plan->side_by_side; s++)
+        any = any || plan->stages[s].dp > 1;
+    return any;
 }
 
-static void add_microbatches(const ds_mixed_problem *problem, changes *all,
-                             const ds_mixed_plan *plan) {
-    for (int way = 0; way < 2; way++) {
-        ds_mixed_plan next = *plan;
-        if (way ? next.microbatches % 2 : problem->batch / next.microbatches % 2) continue;
-        next.microbatches = way ? next.microbatches / 2 : next.microbatches * 2;
-        bool may = true;
-        for (uint32_t i = 0; i < next.n_stages && !next.side_by_side; i++)
-            may = may && problem->batch / next.microbatches % next.stages[i].dp == 0;
-        if (may && ds_mixed__complete(problem, &next)) *change(all, plan) = next;
-    }
+static void add_switches(changes *all, const ds_mixed_plan *plan) {
+    if (has_replicas(plan)) change(all, plan)->zero = !plan->zero;
+    change(all, plan)->recompute = !plan->recompute;
+    if (plan->n_stages > 1) change(all, plan)->eager = !plan->eager;
 }
 
 /* One or two layers go from a run of like stages to the next run, or back. */
@@ -106,6 +100,45 @@ static void add_moves(changes *all, const ds_mixed_plan *plan) {
             next->stages[to].layers = (uint16_t)(next->stages[to].layers + by);
         }
     }
+}
+
+static bool takes_widths(const ds_mixed_problem *problem, const ds_mixed_plan *plan) {
+    bool may = plan->n_stages > 1;
+    for (uint32_t i = 0; i < plan->n_stages; i++)
+        may = may && problem->batch / plan->microbatches % plan->stages[i].dp == 0;
+    return may;
+}
+
+static void add_microbatches(const ds_mixed_problem *problem, changes *all,
+                             const ds_mixed_plan *plan) {
+    for (int way = 0; way < 2; way++) {
+        ds_mixed_plan next = *plan;
+        if (way ? next.microbatches % 2 : problem->batch / next.microbatches % 2) continue;
+        next.microbatches = way ? next.microbatches / 2 : next.microbatches * 2;
+        bool may = next.side_by_side || takes_widths(problem, &next);
+        if (may && ds_mixed__complete(problem, &next)) *change(all, plan) = next;
+    }
+}
+
+/* Two neighbours of one width become a stage twice as wide, or a stage becomes two of half the width. */
+static void add_widths(const ds_mixed_problem *problem, changes *all, const ds_mixed_plan *plan) {
+    for (uint32_t s = 0; s < plan->n_stages && !plan->side_by_side; s++)
+        for (int joins = 0; joins < 2; joins++) {
+            ds_mixed_plan next = *plan;
+            ds_mixed_stage *a = &next.stages[s], *b = a + 1;
+            uint32_t after = plan->n_stages - s - 1;
+            if (joins ? !after || a->kind != b->kind || a->dp != b->dp || a->tp != b->tp
+                      : a->dp % 2 || plan->n_stages == DS_MIXED_STAGES)
+                continue;
+            a->dp = (uint16_t)(joins ? a->dp * 2 : a->dp / 2);
+            if (joins)
+                memmove(b, b + 1, (after - 1) * sizeof *b);
+            else
+                memmove(b, plan->stages + s, (after + 1) * sizeof *b), *b = *a;
+            next.n_stages = (uint8_t)(joins ? next.n_stages - 1 : next.n_stages + 1);
+            if (takes_widths(problem, &next) && ds_mixed_cut(problem, NULL, &next))
+                *change(all, plan) = next;
+        }
 }
 
 /* A sample of each replica of the slower group goes to another group, and back. */
@@ -148,6 +181,7 @@ static ds_status climb(searcher *s, uint32_t from, ds_error *err) {
         all->n = 0;
         add_moves(all, &plan);
         add_shares(all, &plan);
+        add_widths(s->problem, all, &plan);
         add_switches(all, &plan);
         add_microbatches(s->problem, all, &plan);
         keep_worth(s->problem, all, &plan);
@@ -213,10 +247,12 @@ ds_status ds_mixed_search(const ds_mixed_problem *problem, const ds_mixed_option
                                     .price_weight = i / 3.0};
     ds_mixed__list(problem, pools, n_pools);
     result->n_estimated = pools[0].n_estimated;
-    uint32_t runs = (uint32_t)(for_estimates * s.most / n_pools) + 1;
+    /* with a front half of the simulations are the other pools' */
+    uint32_t own = options->front ? s.most / 2 : s.most;
+    uint32_t runs = (uint32_t)(for_estimates * own) + 1, others = (s.most - own) / 3;
     ds_status status = DS_OK;
     for (uint32_t i = 0; i < n_pools && status == DS_OK; i++)
-        status = try_plans(&s, pools[i].plans, pools[i].n, runs, &taken, err);
+        status = try_plans(&s, pools[i].plans, pools[i].n, i ? others : runs, &taken, err);
     if (status == DS_OK) status = cut_again(&s, err);
     uint32_t best = nth_best(&s, 0), second = nth_best(&s, 1);
     if (status == DS_OK && best != UINT32_MAX) status = climb(&s, best, err);

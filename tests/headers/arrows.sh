@@ -65,6 +65,7 @@ offences=$(
     may search/nn ir/base search/nn
     may search/tag ir sim search/pase search/nn search/tag
     may search/mixed ir/base sim/run search/mixed
+    may search/mixed/peers search/mixed
 
     private
     for folder in $(find ir sim search -name '*.[ch]' | sed 's,/[^/]*$,,' | sort -u); do

@@ -120,8 +120,9 @@ static const cli_option option_rows[] = {
     {CLI_FLAG, AT(mixed.front), "front", 0, NULL,
      .help = "On several kinds of machines: the Pareto front of time and $"},
     {CLI_FLAG, AT(mixed.peers), "peers", 0, NULL,
-     .help = "On several kinds of machines: beside the plans those of the methods of AMP, Metis, "
-             "FlashFlex and Sailor, simulated alike"},
+     .help = "On several kinds of machines: also the plans that the methods of AMP, Metis, "
+             "FlashFlex and "
+             "Sailor make, simulated alike"},
     {CLI_TEXT, AT(mixed.prices), "price", 0, "GPU=USD,...",
      .help = "$ for a GPU and hour; default: published prices where known"},
     {CLI_TEXT, AT(mixed.preempt), "preempt", 0, "GPU=RATE,...",

@@ -94,14 +94,15 @@ static void try_one_stage(const ds_mixed_problem *problem, const ds_mixed_plan *
     one.side_by_side = true;
     one.stages[0].layers = (uint16_t)problem->layers;
     for (uint32_t i = 0; i < problem->n_kinds; i++) {
-        uint16_t replicas = (uint16_t)(problem->kinds[plan->order[i]].n_devices / plan->stages[0].tp);
+        uint16_t replicas =
+            (uint16_t)(problem->kinds[plan->order[i]].n_devices / plan->stages[0].tp);
         one.groups[one.n_groups++] =
             (ds_mixed_group){plan->order[i], replicas, microbatch / plan->stages[0].dp * replicas};
         ds_mixed_stage stage = one.stages[0];
         stage.kind = plan->order[i];
-        slowest = fmax(slowest, ds_mixed_stage_s(problem, &stage,
-                                                 (double)microbatch / plan->stages[0].dp, true,
-                                                 false));
+        slowest =
+            fmax(slowest, ds_mixed_stage_s(problem, &stage, (double)microbatch / plan->stages[0].dp,
+                                           true, false));
     }
     double sum = 2 * problem->mixed_sync_s_per_byte[0] *
                  (problem->layers * problem->layer_params + problem->ends_params);
@@ -137,7 +138,8 @@ void ds_mixed_peer_amp(const ds_mixed_problem *problem, ds_mixed_peer_plans *out
                 if (all % (tp * pp)) continue;
                 plan.n_stages = (uint8_t)pp;
                 for (uint32_t s = 0; s < pp; s++)
-                    plan.stages[s] = (ds_mixed_stage){0, (uint16_t)(all / tp / pp), (uint16_t)tp, 0};
+                    plan.stages[s] =
+                        (ds_mixed_stage){0, (uint16_t)(all / tp / pp), (uint16_t)tp, 0};
                 try_degrees(problem, &plan, out);
             }
     } while (ds_mixed_peer_next_order(plan.order, problem->n_kinds));

@@ -55,8 +55,8 @@ static void split(const walk *w, ds_mixed_plan *plan, uint32_t at) {
             uint32_t small = (n - 2 * size * large) / size;
             if (n % size || small == 0 || before + large + small > most) continue;
             for (uint32_t i = 0; i < large + small; i++)
-                plan->stages[before + i] = (ds_mixed_stage){
-                    w->order[at], (uint16_t)(i < large ? 2 * size : size), 1, 0};
+                plan->stages[before + i] =
+                    (ds_mixed_stage){w->order[at], (uint16_t)(i < large ? 2 * size : size), 1, 0};
             plan->n_stages = (uint8_t)(before + large + small);
             split(w, plan, at + 1);
         }

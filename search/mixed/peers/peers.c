@@ -44,7 +44,8 @@ double ds_mixed_peer_cost(const ds_mixed_problem *problem, const ds_mixed_plan *
     return (double)(plan->microbatches - 1) * busiest + sum + gradients;
 }
 
-double ds_mixed_peer_layer_s(const ds_mixed_problem *problem, const ds_mixed_plan *plan, uint32_t s) {
+double ds_mixed_peer_layer_s(const ds_mixed_problem *problem, const ds_mixed_plan *plan,
+                             uint32_t s) {
     ds_mixed_stage one = plan->stages[s];
     one.layers = 1;
     return ds_mixed_stage_s(problem, &one, samples(problem, plan, s), false, false);

@@ -35,7 +35,8 @@ void ds_mixed_peer_keep(ds_mixed_peer_plans *out, const ds_mixed_plan *plan, dou
  * GPipe that AMP, Metis and Sailor state alike. */
 double ds_mixed_peer_cost(const ds_mixed_problem *problem, const ds_mixed_plan *plan);
 /* Seconds of a layer on a stage, of a microbatch. */
-double ds_mixed_peer_layer_s(const ds_mixed_problem *problem, const ds_mixed_plan *plan, uint32_t s);
+double ds_mixed_peer_layer_s(const ds_mixed_problem *problem, const ds_mixed_plan *plan,
+                             uint32_t s);
 /* Cuts the layers in proportion to the stages' speeds, at least one each; largest remainders first. */
 bool ds_mixed_peer_proportional(const ds_mixed_problem *problem, ds_mixed_plan *plan);
 /* The next order of the n kinds in `order`; false after the last. */

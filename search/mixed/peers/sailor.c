@@ -33,7 +33,8 @@ static double assign(const ds_mixed_problem *problem, ds_mixed_plan *plan, uint3
         uint32_t now[DS_MIXED_KINDS];
         bool left_before = false;
         for (uint32_t i = 0; i < s; i++)
-            left_before = left_before || (plan->stages[i].kind == k && plan->stages[s - 1].kind != k);
+            left_before =
+                left_before || (plan->stages[i].kind == k && plan->stages[s - 1].kind != k);
         if (left_before) continue;
         ds_mixed_stage stage = {(uint8_t)k, plan->stages[s].dp, 1, plan->stages[s].layers};
         if (!least_tp(problem, plan, s, &stage)) continue;
@@ -55,7 +56,8 @@ static double assign(const ds_mixed_problem *problem, ds_mixed_plan *plan, uint3
     return least;
 }
 
-static void try_plan(const ds_mixed_problem *problem, ds_mixed_plan *plan, ds_mixed_peer_plans *out) {
+static void try_plan(const ds_mixed_problem *problem, ds_mixed_plan *plan,
+                     ds_mixed_peer_plans *out) {
     uint32_t left[DS_MIXED_KINDS];
     for (uint32_t k = 0; k < DS_MIXED_KINDS; k++) left[k] = problem->kinds[k].n_devices;
     for (uint32_t s = 0; s < plan->n_stages; s++)
@@ -66,8 +68,8 @@ static void try_plan(const ds_mixed_problem *problem, ds_mixed_plan *plan, ds_mi
     if (plan->n_stages == 1) {
         ds_mixed_stage *stage = &plan->stages[0];
         plan->side_by_side = true;
-        plan->groups[0] = (ds_mixed_group){stage->kind, stage->dp,
-                                           problem->batch / plan->microbatches};
+        plan->groups[0] =
+            (ds_mixed_group){stage->kind, stage->dp, problem->batch / plan->microbatches};
         plan->n_groups = 1;
     }
     ds_mixed_peer_keep(out, plan, cost);
@@ -80,8 +82,10 @@ void ds_mixed_peer_sailor(const ds_mixed_problem *problem, ds_mixed_peer_plans *
     for (uint32_t n = 1; n <= stages && n <= DS_MIXED_STAGES; n++)
         for (uint32_t dp = 1; dp <= most; dp++)
             for (int64_t b = 1; b <= 32 && problem->batch % (dp * b) == 0; b *= 2) {
-                ds_mixed_plan plan = {.n_stages = (uint8_t)n, .microbatches = problem->batch / dp / b};
-                for (uint32_t s = 0; s < n; s++) plan.stages[s] = (ds_mixed_stage){0, (uint16_t)dp, 1, 0};
+                ds_mixed_plan plan = {.n_stages = (uint8_t)n,
+                                      .microbatches = problem->batch / dp / b};
+                for (uint32_t s = 0; s < n; s++)
+                    plan.stages[s] = (ds_mixed_stage){0, (uint16_t)dp, 1, 0};
                 if ((uint64_t)n * dp <= problem->n_devices) try_plan(problem, &plan, out);
             }
 }

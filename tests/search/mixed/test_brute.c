@@ -21,19 +21,26 @@ typedef struct space {
 
 static void open_space(space *s, const char *cluster) {
     static const char *dirs[] = {DS_SOURCE_DIR "/scenarios"};
-    const ds_setting sizes[] = {{"layers", "6"}, {"hidden", "256"}, {"heads", "4"}, {"vocab", "1024"}};
+    const ds_setting sizes[] = {
+        {"layers", "6"}, {"hidden", "256"}, {"heads", "4"}, {"vocab", "1024"}};
     ds_error err;
     ds_arena_init(&s->arena);
     cr_assert_eq(ds_profiles_load(DS_BUILD_PROFILES, &s->profiles, &err), DS_OK, "%s", err.message);
-    s->plan = (cli_plan){.arena = &s->arena, .source = "gpt2", .cluster = cluster, .batch = BATCH,
-                         .seq = 128, .objective = "step_time", .optimizer = "adam",
+    s->plan = (cli_plan){.arena = &s->arena,
+                         .source = "gpt2",
+                         .cluster = cluster,
+                         .batch = BATCH,
+                         .seq = 128,
+                         .objective = "step_time",
+                         .optimizer = "adam",
                          .framework = cli_plan_framework(NULL),
                          .load = {.include_dirs = dirs, .n_include_dirs = 1}};
     cr_assert_eq(cli_plan_find_model(&s->plan, NULL, 0), 0);
     cr_assert_eq(cli_plan_find_cluster(&s->plan, s->profiles), 0);
     cr_assert_eq(cli_plan_look(&s->plan, sizes, 4), 0);
     cli_plan_choose_dtype(&s->plan, s->profiles);
-    s->mixed = (cli_mixed){.plan = &s->plan, .args = &s->args, .profiles = s->profiles, .n_workers = 1};
+    s->mixed =
+        (cli_mixed){.plan = &s->plan, .args = &s->args, .profiles = s->profiles, .n_workers = 1};
     s->mixed.grounds[0] = ds_plan_ground_new();
     cr_assert_eq(cli_mixed_measure(&s->mixed, &err), DS_OK, "%s", err.message);
     s->plans = calloc(MOST, sizeof *s->plans);
@@ -151,16 +158,17 @@ Test(mixed, planner_equals_enumeration, .timeout = 280) {
     const ds_mixed_plan *least = NULL;
     for (uint32_t i = 0; i < s.n; i++)
         if (s.plans[i].fits && (!least || s.plans[i].step_ps < least->step_ps)) least = &s.plans[i];
-    const ds_mixed_options options = {.max_runs = 32, .simulate = cli_mixed_simulate,
-                                      .context = &s.mixed};
+    const ds_mixed_options options = {
+        .max_runs = 32, .simulate = cli_mixed_simulate, .context = &s.mixed};
     ds_mixed_result result;
     cr_assert_eq(ds_mixed_search(&s.mixed.problem, &options, &result, &err), DS_OK);
     ds_buf words = {0};
     ds_mixed_put_words(&s.mixed.problem, least, &words);
     ds_buf_put(&words, "; ours: ");
     ds_mixed_put_words(&s.mixed.problem, &result.plans[0], &words);
-    cr_assert_leq(result.plans[0].step_ps, least->step_ps, "%u plans, the best %lld ps: %s; ours %lld",
-                  s.n, (long long)least->step_ps, words.text, (long long)result.plans[0].step_ps);
+    cr_assert_leq(result.plans[0].step_ps, least->step_ps,
+                  "%u plans, the best %lld ps: %s; ours %lld", s.n, (long long)least->step_ps,
+                  words.text, (long long)result.plans[0].step_ps);
     if (getenv("DISTSIM_TEST_ALL"))
         cr_assert_eq(result.plans[0].step_ps, least->step_ps, "%u plans: %s", s.n, words.text);
     ds_buf_deinit(&words);

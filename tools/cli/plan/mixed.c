@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DEFAULT_RUNS = 32 };
+enum { DEFAULT_RUNS = 28, MOST_RUNS = 100000 };
 static const ds_mixed_faults default_faults = {60, 300};
 
 static const struct {
@@ -173,7 +173,8 @@ static void put_front(const cli_mixed *mixed, ds_buf *out) {
 static void put_faults(const cli_mixed *mixed, const ds_mixed_plan *plan, ds_buf *out) {
     double per_s = 0, interval;
     for (uint32_t k = 0; k < mixed->problem.n_kinds; k++)
-        per_s += ds_mixed_used(&mixed->problem, plan, k) * mixed->problem.kinds[k].failures_per_hour / 3600;
+        per_s += ds_mixed_used(&mixed->problem, plan, k) *
+                 mixed->problem.kinds[k].failures_per_hour / 3600;
     if (!(per_s > 0)) return;
     double stretch = ds_mixed_stretch(per_s, &mixed->faults, 0, &interval);
     ds_buf_printf(out,
@@ -197,7 +198,8 @@ static ds_status run_peers(cli_mixed *mixed, ds_error *err) {
         to->peer = &peers[mixed->n_peers];
         if (plans.n) DS_TRY(cli_mixed_simulate(mixed, plans.plans, plans.n, err));
         for (uint32_t i = 0; i < plans.n; i++)
-            if (plans.plans[i].fits && (!to->best.fits || plans.plans[i].step_ps < to->best.step_ps))
+            if (plans.plans[i].fits &&
+                (!to->best.fits || plans.plans[i].step_ps < to->best.step_ps))
                 to->best = plans.plans[i];
     }
     return DS_OK;
@@ -205,8 +207,11 @@ static ds_status run_peers(cli_mixed *mixed, ds_error *err) {
 
 static void put_peers(const cli_mixed *mixed, ds_buf *out) {
     int64_t ours = mixed->result.plans[0].step_ps;
-    ds_buf_printf(out, "\nOther planners' methods, the fastest of each method's %d best plans as simulated\n"
-                       "  method       step time     ours is  plan\n", DS_MIXED_PEER_PLANS);
+    ds_buf_printf(
+        out,
+        "\nOther planners' methods, the fastest of each method's %d best plans as simulated\n"
+        "  method       step time     ours is  plan\n",
+        DS_MIXED_PEER_PLANS);
     for (uint32_t i = 0; i < mixed->n_peers; i++) {
         const cli_mixed_peer *peer = &mixed->peers[i];
         ds_buf_printf(out, "  %-11s", peer->peer->name);
@@ -236,7 +241,8 @@ static void put_plan_json(const cli_mixed *mixed, const ds_mixed_plan *plan, ds_
     ds_json_key(json, "devices");
     ds_json_begin_object(json);
     for (uint32_t k = 0; k < mixed->problem.n_kinds; k++)
-        ds_json_key_int(json, mixed->problem.kinds[k].name, ds_mixed_used(&mixed->problem, plan, k));
+        ds_json_key_int(json, mixed->problem.kinds[k].name,
+                        ds_mixed_used(&mixed->problem, plan, k));
     ds_json_end_object(json);
     ds_mixed_put_words(&mixed->problem, plan, &text);
     ds_json_key_string(json, "plan", text.text);
@@ -349,6 +355,11 @@ static ds_status check(const cli_mixed *mixed, ds_error *err) {
     return DS_OK;
 }
 
+static uint32_t args_runs(const cli_mixed_arguments *args) {
+    if (args->max_runs) return args->max_runs < MOST_RUNS ? (uint32_t)args->max_runs : MOST_RUNS;
+    return args->front ? 2 * DEFAULT_RUNS : DEFAULT_RUNS;
+}
+
 static ds_status search(cli_mixed *mixed, ds_error *err) {
     struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -359,7 +370,7 @@ static ds_status search(cli_mixed *mixed, ds_error *err) {
                                 .front = mixed->args->front,
                                 .simulate = cli_mixed_simulate,
                                 .context = mixed};
-    options.max_runs = mixed->args->max_runs ? (uint32_t)mixed->args->max_runs : DEFAULT_RUNS;
+    options.max_runs = args_runs(mixed->args);
     DS_TRY(ds_mixed_search(&mixed->problem, &options, &mixed->result, err));
     clock_gettime(CLOCK_MONOTONIC, &end);
     mixed->seconds =

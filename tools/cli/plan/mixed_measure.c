@@ -440,7 +440,8 @@ ds_status cli_mixed_measure(cli_mixed *mixed, ds_error *err) {
     ds_mixed_problem *problem = &mixed->problem;
     problem->batch = plan->batch;
     problem->sample_units = plan->seq ? plan->seq : 1;
-    problem->cuts = plan->layers > 1 && (plan->framework->parallel & CLI_HAS_PP);
+    problem->cuts =
+        plan->layers > 1 && plan->has_one_loop && (plan->framework->parallel & CLI_HAS_PP);
     problem->layers = problem->cuts ? (uint32_t)plan->layers : 1;
     problem->edge_bytes = (double)problem->sample_units * (double)plan->hidden *
                           (strcmp(plan->dtype, "f32") == 0 ? 4 : 2);
