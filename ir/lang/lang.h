@@ -66,8 +66,9 @@ void ds_print_module_content(const ds_module *module, ds_buf *out);
 /* The sweep alone, likewise. */
 void ds_print_sweep_content(const ds_module *module, ds_buf *out);
 /* What a unit says, part by part, without comments: calls `each` with the part's name and its text:
- * ("param batch", "64"), ("topology @box", …), ("strategy.zero", "1"), and for each imported file
- * ("file gpt.dir", its content). The sweep is no part. */
+ * ("param batch", "64"), ("topology @box", …), ("strategy.zero", "1"), of an import's `with`
+ * ("gpt.batch", "64"), and for each imported file ("file gpt.dir", its content). The sweep is no
+ * part. */
 void ds_print_parts(const ds_unit *unit,
                     void (*each)(void *context, const char *name, const char *text), void *context);
 /* One op on one line, without its regions, e.g. for reports: "%y = matmul(%h, %w{l})". */

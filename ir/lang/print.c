@@ -364,13 +364,29 @@ static void put_params(parts *x, const ds_module *module) {
     }
 }
 
+/* The import itself, and each param that it gives: "gpt.batch". */
+static void put_import(parts *x, const ds_import *import) {
+    const char *called = import->alias ? import->alias : import->path;
+    ds_buf name = {0}, text = {0};
+    ds_buf_printf(&name, "import %s", called);
+    put_part(x, name.text, &text);
+    for (uint32_t i = 0; i < import->n_with; i++) {
+        name.n = 0;
+        ds_buf_printf(&name, "%s.%s", called, import->with[i].name);
+        x->p.out = &text;
+        ds_printer_value(&x->p, &import->with[i]);
+        put_part(x, name.text, &text);
+    }
+    ds_buf_deinit(&name);
+}
+
 /* "topology @box" of "topology @box {…": to the end of the name. Of a degrade the whole line. */
 static void put_item(parts *x, const ds_module *module, ds_item item) {
     ds_buf text = {0};
     x->p.out = &text;
     print_item(&x->p, module, item);
     const char *at = strchr(text.text, '@');
-    bool named = at && item.kind != DS_ITEM_IMPORT && item.kind != DS_ITEM_DEGRADE;
+    bool named = at && item.kind != DS_ITEM_DEGRADE;
     size_t n = named ? (size_t)(at - text.text) + strcspn(at, " ({<\n") : strcspn(text.text, "\n");
     ds_buf name = {0};
     ds_buf_put_n(&name, text.text, n);
@@ -389,6 +405,8 @@ void ds_print_parts(const ds_unit *unit,
         if (item.kind == DS_ITEM_SCENARIO)
             put_entries(&x, "", root->scenarios.at[item.index].entries,
                         root->scenarios.at[item.index].n_entries);
+        else if (item.kind == DS_ITEM_IMPORT)
+            put_import(&x, &root->imports.at[item.index]);
         else if (item.kind != DS_ITEM_PARAMS && item.kind != DS_ITEM_SWEEP)
             put_item(&x, root, item);
     }

@@ -478,6 +478,14 @@ static ds_status judge(grading *g) {
     return DS_OK;
 }
 
+static void put_other_problem(const lesson *l, const char *difference, ds_buf *out) {
+    ds_buf_printf(out,
+                  "Not passed. The problem is another one: %s. Open in this lesson:", difference);
+    for (uint32_t i = 0; i < l->open.n; i++)
+        ds_buf_printf(out, "%s %s", i ? "," : "", l->open.at[i]);
+    ds_buf_put(out, ".\n");
+}
+
 ds_status lesson_grade_answer(lesson *l, const cli_options *options, lesson_answer answer,
                               lesson_grade *out, ds_error *err) {
     grading g = {.l = l, .options = options, .answer = answer, .out = out, .err = err};
@@ -489,10 +497,7 @@ ds_status lesson_grade_answer(lesson *l, const cli_options *options, lesson_answ
         ds_buf_put(&out->report,
                    "\nNot passed. The program is not legal: mend the errors above.\n");
     else if (differs(l, options, g.r.source.unit, &why))
-        ds_buf_printf(&out->report,
-                      "Not passed. The problem is another one: %s. Change what the lesson leaves "
-                      "open alone.\n",
-                      why.text);
+        put_other_problem(l, why.text, &out->report);
     else if (!run_source(options, &g.r, &out->report))
         ds_buf_put(&out->report, "\nNot passed. The program cannot run: mend the error above.\n");
     else
