@@ -164,6 +164,9 @@ ds_status ds_tag__place(const ds_tag_tasks *t, const ds_tag_action *action, uint
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "group %u is on GPUs %#" PRIx64 " of a cluster of %u", group,
                             action->gpus, t->n_gpus);
+    if (action->way == DS_TAG_COLUMNS)
+        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
+                            "group %u is split by columns, which TAG does not know", group);
     place->n = 0;
     place->way = action->way;
     for (uint32_t gpu = 0; gpu < t->n_gpus; gpu++)

@@ -10,6 +10,8 @@
 #include "search/tag/model.h"
 
 #include "ir/base/map.h"
+#include "ir/ops/ops.h"
+#include "ir/passes/build/build.h"
 #include "ir/passes/build/path.h"
 #include "ir/strategy/scenario.h"
 #include "ir/verify/verify.h"
@@ -25,7 +27,6 @@ typedef struct reader {
     ds_unit *unit;
     ds_binding binding;
     const ds_topology *topology;
-    ds_topo *topo;
     uint32_t n_devices, n_points;
     int64_t samples, point[DS_TAG_MAX_POINTS];
     uint32_t *kind_of; /* [device]: kinds of this problem */
@@ -33,9 +34,11 @@ typedef struct reader {
     /* of the first plan */
     DS_VEC(ds_tag_op) ops;
     DS_VEC(uint32_t) base_of;
-    DS_VEC(const char *) base;
-    uint32_t *inst_op; /* [instance]: its operation; DS_NONE */
-    uint32_t *maker;   /* [value]: the operation that stands for it; DS_NONE */
+    DS_VEC(ds_tag_base) base;
+    DS_VEC(ds_tag_trait) traits;
+    DS_VEC(uint32_t) main_value; /* [operation]: what stands for its result */
+    uint32_t *inst_op;           /* [instance]: its operation; DS_NONE */
+    uint32_t *maker;             /* [value]: the operation that stands for it; DS_NONE */
     ds_map base_by_name;
     const ds_plan *plan;
     const ds_model_step *step;
@@ -122,8 +125,8 @@ static ds_status open_scenario(reader *r, ds_error *err) {
                       "several batches",
                       err);
     r->topology = ds_scenario_topology(r->unit);
-    DS_TRY(ds_topo_build(&r->binding, r->topology, &r->topo, err));
-    r->n_devices = ds_topo_n_devices(r->topo);
+    DS_TRY(ds_topo_build(&r->binding, r->topology, &r->model->topo, err));
+    r->n_devices = ds_topo_n_devices(r->model->topo);
     if (r->n_devices < 2 || r->n_devices > DS_TAG_MAX_GPUS)
         return ds_error_set(err, DS_ERR_LIMIT, r->topology->loc,
                             "@%s has %u devices: the tree search takes 2 to %u", r->topology->name,
@@ -138,10 +141,10 @@ static ds_status bandwidth(reader *r, uint32_t from, uint32_t to, int64_t *mb_pe
                            ds_error *err) {
     const ds_route *route;
     double least = 1e15;
-    DS_TRY(ds_topo_route(r->topo, from, to, &route, err));
+    DS_TRY(ds_topo_route(r->model->topo, from, to, &route, err));
     for (uint32_t i = 0; i < route->n_links; i++) {
         double share = (double)route->share_q32[i] / 4294967296.0;
-        double rate = (double)ds_topo_link_at(r->topo, route->links[i])->bytes_per_s / share;
+        double rate = (double)ds_topo_link_at(r->model->topo, route->links[i])->bytes_per_s / share;
         if (rate < least) least = rate;
     }
     *mb_per_s = (int64_t)(least / 1e6);
@@ -157,7 +160,7 @@ static ds_status find_kinds(reader *r, ds_error *err) {
     r->first_of_kind = DS_NEW_N(&m->arena, uint32_t, r->n_devices);
     m->kind = DS_NEW_N(&m->arena, const char *, r->n_devices);
     for (uint32_t d = 0; d < r->n_devices; d++) {
-        const char *type = ds_topo_device_type(r->topo, d);
+        const char *type = ds_topo_device_type(r->model->topo, d);
         uint32_t k = 0, catalogue;
         while (k < g->n_kinds && strcmp(m->kind[k], type) != 0) k++;
         r->kind_of[d] = k;
@@ -166,13 +169,13 @@ static ds_status find_kinds(reader *r, ds_error *err) {
         m->kind[k] = ds_arena_strdup(&m->arena, type);
         r->first_of_kind[g->n_kinds++] = d;
     }
-    return ds_topo_one_clock(r->topo)
+    return ds_topo_one_clock(r->model->topo)
                ? DS_OK
                : refuse(r->topology->loc, "topology with several clocks or power caps", err);
 }
 
 static bool same_machine(const reader *r, uint32_t a, uint32_t b) {
-    return ds_topo_island(r->topo, a) == ds_topo_island(r->topo, b) &&
+    return ds_topo_island(r->model->topo, a) == ds_topo_island(r->model->topo, b) &&
            r->kind_of[a] == r->kind_of[b];
 }
 
@@ -193,7 +196,8 @@ static ds_status find_machines(reader *r, ds_error *err) {
         DS_TRY(ds_profiles_find_kind(r->profiles, m->kind[r->kind_of[d]], r->topology->loc, &kind,
                                      err));
         int64_t memory = ds_profiles_kind(r->profiles, kind)->memory_bytes;
-        m->machine[c->n_machines] = ds_arena_strdup(&m->arena, ds_topo_device_path(r->topo, d));
+        m->machine[c->n_machines] =
+            ds_arena_strdup(&m->arena, ds_topo_device_path(r->model->topo, d));
         first[c->n_machines] = d;
         machine[c->n_machines++] = (ds_tag_machine){r->kind_of[d], 1, memory ? memory : INT64_MAX};
     }
@@ -233,6 +237,17 @@ static void find_points(reader *r) {
     for (int64_t n = 4; n < r->samples; n *= 4) add_point(r, n);
 }
 
+/* A model may not take every batch, as with groups of batch_norm. */
+static ds_status drop_points(reader *r, ds_error *err) {
+    uint32_t n = 0;
+    ds_error why = {0};
+    for (uint32_t i = 0; i < r->n_points; i++)
+        if (bind(r, r->point[i] * r->n_devices, &why) == DS_OK) r->point[n++] = r->point[i];
+    if (n == 0 && err) *err = why;
+    r->n_points = n;
+    return n > 0 ? DS_OK : DS_ERR_VALUE;
+}
+
 /* ---- base groups ---- */
 
 /* "dx", "dw", "d2", "dscale" … : the end of a backward operation's name. */
@@ -261,27 +276,79 @@ static uint32_t base_of_name(reader *r, const char *name) {
 static uint32_t add_base(reader *r, const char *name) {
     ds_arena *arena = &r->model->arena;
     ds_map_put(&r->base_by_name, ds_hash_bytes(name, strlen(name)), r->base.n);
-    DS_PUSH(arena, &r->base, ds_arena_strdup(arena, name));
+    DS_PUSH(arena, &r->base, (ds_tag_base){.name = ds_arena_strdup(arena, name)});
     return r->base.n - 1;
+}
+
+static bool is_split(ds_opcode code) {
+    const char *family = ds_op_desc_of(code)->family;
+    return strcmp(family, "linear") == 0 || strcmp(family, "elementwise") == 0 ||
+           strcmp(family, "conv") == 0 || code == DS_OP_EMBEDDING || code == DS_OP_CROSS_ENTROPY;
+}
+
+/* The dim that tensor parallelism would split: channels of images, else the last one of the result;
+ * of a table and of a loss the words. */
+static void find_column(reader *r, const ds_record *rec, ds_tag_base *base) {
+    const ds_op *op = rec->op;
+    const ds_type *in[DS_MAX_OPERANDS], *out[DS_MAX_OPERANDS] = {NULL};
+    ds_env env = ds_binding_env(&r->step->binding, NULL);
+    ds_rule rule;
+    if (!is_split(op->code) || op->n_in > DS_MAX_OPERANDS) return;
+    for (uint32_t i = 0; i < op->n_in; i++)
+        in[i] = ds_use_type(r->step->unit, rec->func, &op->in[i]);
+    for (uint32_t i = 0; i < op->n_out && i < DS_MAX_OPERANDS; i++)
+        out[i] = ds_value_at(rec->func, op->out[i])->type;
+    ds_infer infer = {.unit = r->step->unit,
+                      .func = rec->func,
+                      .op = op,
+                      .in = in,
+                      .out = (ds_type **)out,
+                      .env = &env};
+    bool is_table = op->code == DS_OP_EMBEDDING, is_loss = op->code == DS_OP_CROSS_ENTROPY;
+    const ds_type *type = is_table ? in[1] : is_loss ? in[0] : out[0];
+    if (type->rank < 2 || ds_op_rule(&infer, &rule, NULL) != DS_OK) return;
+    uint32_t d = is_table ? 0 : type->rank == 4 ? 1 : type->rank - 1;
+    const ds_rule_term *term = is_table ? &rule.in[1] : is_loss ? &rule.in[0] : &rule.out[0];
+    const ds_rule_dim *dim = &term->dims[d];
+    if (ds_type_is_over(type, d, "dp") || dim->n != 1 || dim->any) return;
+    if (!is_table && !is_loss && rule.kinds[dim->factors[0]] != DS_FACTOR_PAR) return;
+    if (ds_expr_eval_int(&env, type->dims[d].size, op->loc, &base->n_columns, NULL) != DS_OK)
+        return;
+    base->column = ds_arena_strdup(&r->model->arena, rule.names[dim->factors[0]]);
 }
 
 /* An input has no base before its first reader: DS_NONE. */
 static uint32_t base_of_inst(reader *r, const ds_record *rec, const ds_tag_op *op) {
     const char *name = ds_path_op_name(rec->func, rec->op);
+    const char *end = strrchr(name, '.');
+    r->is_backward |= end && strcmp(end, ".grad") == 0; /* zeros and sums */
     bool is_update = strcmp(ds_op_desc_of(rec->op->code)->family, "optimizer") == 0;
     uint32_t base = is_update ? DS_NONE : base_of_name(r, name);
-    bool is_exact = base != DS_NONE && strcmp(r->base.at[base], name) == 0;
+    bool is_exact = base != DS_NONE && strcmp(r->base.at[base].name, name) == 0;
     if (is_exact || (base != DS_NONE && r->is_backward)) return base;
-    if (!is_update && !r->is_backward) return add_base(r, name);
+    if (!is_update && !r->is_backward) {
+        base = add_base(r, name);
+        find_column(r, rec, &r->base.at[base]);
+        return base;
+    }
     for (uint32_t k = 0; k < op->n_parents; k++)
         if (r->base_of.at[op->parent[k]] != DS_NONE) return r->base_of.at[op->parent[k]];
-    return add_base(r, name);
+    return r->base.n > 0 ? r->base_of.at[r->base_of.n - 1] : add_base(r, name); /* zeros */
 }
 
 /* ---- operations ---- */
 
+/* Of several results the largest stands for all: a loss has a sum, and a number for each sample. */
+static uint32_t main_result(const ds_record *rec) {
+    uint32_t most = 0;
+    for (uint32_t i = 1; i < rec->n_out; i++)
+        if (rec->variants[0].out_bytes[i] > rec->variants[0].out_bytes[most]) most = i;
+    return most;
+}
+
 static const ds_type *type_of(const reader *r, const ds_record *rec, const char *name) {
-    if (rec->op) return rec->op->n_out ? ds_value_at(rec->func, rec->op->out[0])->type : NULL;
+    if (rec->op)
+        return rec->op->n_out ? ds_value_at(rec->func, rec->op->out[main_result(rec)])->type : NULL;
     for (uint32_t i = 0; i < r->step->func->n_args; i++) {
         const ds_value_info *arg = ds_value_at(r->step->func, r->step->func->args[i]);
         if (strcmp(arg->name, name) == 0) return arg->type;
@@ -332,6 +399,31 @@ static void adopt_inputs(reader *r, ds_tag_op *op, uint32_t base) {
     }
 }
 
+/* A weight, or a weight in another dtype, of two dims or more. */
+static bool reads_matrix(const reader *r, uint32_t inst, const ds_record *rec) {
+    const ds_plan *plan = r->plan;
+    const char *family = ds_op_desc_of(rec->op->code)->family;
+    if (strcmp(family, "linear") != 0 && strcmp(family, "conv") != 0) return false;
+    for (uint32_t k = 0; k < ds_plan_n_reads(plan, inst) && k < rec->op->n_in; k++) {
+        uint32_t made_by = r->maker[plan->operands.at[plan->insts.at[inst].first_operand + k]];
+        const ds_type *type = ds_use_type(r->step->unit, rec->func, &rec->op->in[k]);
+        if (made_by != DS_NONE && r->ops.at[made_by].result == DS_TAG_WHOLE && type->rank >= 2)
+            return true;
+    }
+    return false;
+}
+
+static ds_tag_trait trait_of(const reader *r, uint32_t inst, const ds_record *rec,
+                             const char *path) {
+    const char *end = strrchr(path, '/');
+    size_t n = end ? (size_t)(end - path) : 0;
+    return (ds_tag_trait){.block = (uint32_t)ds_hash_bytes(path, n),
+                          .reads_matrix = rec->op && reads_matrix(r, inst, rec),
+                          .reads_table = rec->op && (rec->op->code == DS_OP_EMBEDDING ||
+                                                     rec->op->code == DS_OP_EMBEDDING_GRAD),
+                          .is_backward = r->is_backward};
+}
+
 static void add_op(reader *r, uint32_t inst, const ds_record *rec) {
     ds_arena *arena = &r->model->arena;
     const ds_inst *at = &r->plan->insts.at[inst];
@@ -348,12 +440,16 @@ static void add_op(reader *r, uint32_t inst, const ds_record *rec) {
     }
     if (rec->op) read_parents(r, inst, &op);
     uint32_t base = rec->op ? base_of_inst(r, rec, &op) : DS_NONE;
+    ds_tag_trait trait = trait_of(r, inst, rec, op.name);
+    trait.is_term = rec->op && is_term(type) && !is_over_dp(type);
     if (base != DS_NONE) adopt_inputs(r, &op, base);
     op.us = DS_NEW_N(arena, double, r->model->problem.graph.n_kinds * r->n_points);
     r->inst_op[inst] = r->ops.n;
     for (uint32_t i = 0; i < rec->n_out; i++) r->maker[at->first_value + i] = r->ops.n;
     DS_PUSH(arena, &r->ops, op);
     DS_PUSH(arena, &r->base_of, base);
+    DS_PUSH(arena, &r->traits, trait);
+    DS_PUSH(arena, &r->main_value, at->first_value + main_result(rec));
 }
 
 /* What is made of operands without an operation of its own. A reduced term is a sum. */
@@ -365,7 +461,7 @@ static void pass_on(reader *r, uint32_t inst, const ds_record *rec) {
     for (uint32_t i = 0; i < rec->n_out && n > 0; i++) {
         uint32_t operand = plan->operands.at[at->first_operand + (i < n ? i : n - 1)];
         uint32_t made_by = r->maker[at->first_value + i] = r->maker[operand];
-        if (!reduces || made_by == DS_NONE) continue;
+        if (!reduces || made_by == DS_NONE || r->main_value.at[made_by] != operand) continue;
         ds_tag_op *op = &r->ops.at[made_by];
         if (op->result == DS_TAG_SAMPLES) op->result_bytes /= r->n_devices;
         op->result = DS_TAG_SUM;
@@ -431,6 +527,8 @@ static ds_status read_point(reader *r, uint32_t i, uint32_t *n_insts, ds_error *
     r->step = step;
     r->plan = plan;
     if (!status && i == 0) {
+        r->model->bucket_bytes = step->strategy.bucket_bytes;
+        r->model->profile = plan->profile_of[0];
         read_ops(r);
         *n_insts = plan->insts.n;
     }
@@ -459,9 +557,11 @@ static ds_status finish(reader *r, ds_error *err) {
     m->problem.batch = r->samples;
     m->n_base = r->base.n;
     m->base = r->base.at;
+    m->trait = r->traits.at;
     m->base_of = r->base_of.at;
     m->group_of = DS_NEW_N(&m->arena, uint32_t, m->n_base + 1);
     for (uint32_t b = 0; b < m->n_base; b++) m->group_of[b] = b;
+    m->profiles = r->profiles;
     m->topology = ds_arena_strdup(&m->arena, r->topology->name);
     return ds_tag_check(&m->problem, err);
 }
@@ -472,6 +572,7 @@ static ds_status read_all(reader *r, ds_error *err) {
     DS_TRY(find_kinds(r, err));
     DS_TRY(find_machines(r, err));
     find_points(r);
+    DS_TRY(drop_points(r, err));
     for (uint32_t i = 0; i < r->n_points; i++) DS_TRY(read_point(r, i, &n_insts, err));
     return finish(r, err);
 }
@@ -484,7 +585,6 @@ ds_status ds_tag_model_read(const ds_pase_source *source, const ds_profiles *pro
     ds_map_init(&r.base_by_name);
     ds_status status = read_all(&r, err);
     ds_map_deinit(&r.base_by_name);
-    ds_topo_free(r.topo);
     ds_unit_free(r.unit);
     *out = r.model;
     if (status) {
@@ -496,6 +596,7 @@ ds_status ds_tag_model_read(const ds_pase_source *source, const ds_profiles *pro
 
 void ds_tag_model_free(ds_tag_model *model) {
     if (!model) return;
+    ds_topo_free(model->topo);
     ds_arena_deinit(&model->arena);
     free(model);
 }

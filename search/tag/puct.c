@@ -47,7 +47,7 @@ struct ds_tag_tree {
     ds_tag_tree_options options;
     ds_arena arena;
     uint32_t n_groups, n_actions;
-    ds_tag_action *actions;
+    const ds_tag_action *actions;
     ds_tag_view *view; /* NULL: no prior */
     double exploration;
     int64_t *floors; /* [operation]; NULL: an evaluator without bounds */
@@ -111,7 +111,7 @@ static ds_tag_action stand_in(const ds_tag_tree *t, const leaf *l, uint32_t dept
 /* Did the last decision take the action that stood in for it? Then nothing has changed. */
 static bool is_as_parent(const ds_tag_tree *t, const leaf *l, uint32_t depth) {
     ds_tag_action before = stand_in(t, l, depth - 1), now = l->action[depth - 1];
-    return before.gpus == now.gpus && before.way == now.way;
+    return before.gpus == now.gpus && before.way == now.way && before.share == now.share;
 }
 
 /* Descends to a leaf; false if the leaf is one of this round, or nothing is left. */
@@ -282,15 +282,27 @@ ds_status ds_tag_tree_run(ds_tag_tree *tree, uint64_t playouts, ds_error *err) {
 
 /* ---- the tree ---- */
 
-static ds_status init(ds_tag_tree *t, ds_error *err) {
+static ds_status take_actions(ds_tag_tree *t, ds_error *err) {
     const ds_tag_problem *p = t->options.problem;
-    ds_tag_action base;
+    ds_tag_action base, *made;
     ds_tag_outcome outcome;
-    DS_TRY(ds_tag_actions(p, &t->arena, &t->actions, &t->n_actions, err));
-    if (t->n_actions == 0)
-        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "no action is possible");
+    t->actions = t->options.actions;
+    t->n_actions = t->options.n_actions;
+    if (!t->actions) {
+        DS_TRY(ds_tag_actions(p, &t->arena, &made, &t->n_actions, err));
+        t->actions = made;
+    }
+    if (t->options.evaluate && t->options.actions) return DS_OK;
     DS_TRY(ds_tag_baseline(p, &t->arena, &base, &outcome, err));
     t->result.base_us = outcome.makespan_us;
+    return DS_OK;
+}
+
+static ds_status init(ds_tag_tree *t, ds_error *err) {
+    const ds_tag_problem *p = t->options.problem;
+    DS_TRY(take_actions(t, err));
+    if (t->n_actions == 0)
+        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "no action is possible");
     t->result.n_actions = t->n_actions;
     t->exploration = ds_tag_exploration(t->n_actions);
     t->n_groups = p->graph.n_groups;

@@ -42,6 +42,8 @@ typedef struct ds_tag_tree_options {
     const ds_tag_prior *prior;     /* P(a), in TAG mode; NULL: 1 / actions */
     ds_tag_evaluate evaluate;      /* NULL: TAG mode, ds_tag_value */
     const void *context;
+    const ds_tag_action *actions; /* with `evaluate`; outlive the tree. NULL: ds_tag_actions */
+    uint32_t n_actions;
 } ds_tag_tree_options;
 
 typedef struct ds_tag_tree ds_tag_tree;
@@ -66,7 +68,7 @@ typedef struct ds_tag_tree_result {
     uint64_t n_playouts, n_evaluated; /* the others had a known value */
     uint64_t first_better;            /* the playout that first had a value above 0; 0: none */
     uint32_t n_nodes, n_actions;
-    int64_t base_us; /* of the baseline */
+    int64_t base_us; /* of the baseline; 0: another evaluator */
     /* TAG mode: the least makespan found (INT64_MAX: no deployment fits), and a bound: no deployment
      * of the space takes less. Equal: the best is optimal. */
     int64_t best_us, lower_us;

@@ -78,7 +78,8 @@ uint64_t ds_tag_gpus_of(const ds_tag_cluster *cluster, uint64_t machines);
     X(PS, "ps")                 /* replicas; gradients meet at a parameter server */               \
     X(ALL_REDUCE, "all_reduce") /* replicas; gradients meet in a collective */                     \
     X(SPLIT, "split")           /* no replicas: each operation on one of the GPUs (TAG: MP) */     \
-    X(DUPLICATE, "duplicate")   /* each GPU computes the whole batch, so gradients are whole */
+    X(DUPLICATE, "duplicate")   /* each GPU computes the whole batch, so gradients are whole */    \
+    X(COLUMNS, "columns")       /* weights are split by columns; not in TAG mode (deploy.h) */
 
 typedef enum ds_tag_way {
 #define DS_X(name, word) DS_TAG_##name,

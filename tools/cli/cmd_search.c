@@ -4,7 +4,8 @@
 #include "search/pase/costs.h"
 #include "search/pase/report.h"
 #include "search/tap/tap.h"
-#include "tools/cli/search_simulate.h"
+#include "tools/cli/search/simulate.h"
+#include "tools/cli/search/tag.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@ typedef struct arguments {
     int64_t devices, cutoff, dp, tp; /* dp and tp: of --mesh */
     double tflops, gb_per_s;         /* of a second; 0: PaSE's */
     ds_pase_options options;
+    cli_search_tag tag;
     bool json, simulate, alike, meshes;
 } arguments;
 
@@ -33,6 +35,19 @@ static void read_mesh(void *place, char *arg, struct argp_state *state) {
         argp_error(state, "--mesh takes two numbers like 1x8, not '%s'", arg);
 }
 
+static void check_tag(const arguments *args, struct argp_state *state) {
+    bool is_tag = strcmp(args->tag.semantics, "tag") == 0;
+    if (args->devices || args->cutoff > 1 || args->order || args->simulate || args->alike ||
+        args->meshes || args->tp || args->tflops > 0 || args->gb_per_s > 0)
+        argp_error(state, "--method tag takes --playouts, --groups, --simulations, --seed, "
+                          "--semantics, --threads, -o and --json alone");
+    if (args->output && is_tag)
+        argp_error(state,
+                   "-o is for --semantics distsim: a strategy has no meaning by TAG's rules");
+    if (args->file && strcmp(args->file, "-") == 0)
+        argp_error(state, "--method tag reads FILE several times: it cannot be stdin");
+}
+
 static void check_together(void *arguments_, struct argp_state *state) {
     arguments *args = arguments_;
     bool tap = strcmp(args->method, "tap") == 0, pase = strcmp(args->cost_model, "pase") == 0;
@@ -40,6 +55,12 @@ static void check_together(void *arguments_, struct argp_state *state) {
         argp_error(state, "--meshes tries all meshes, --mesh one: only one of the two");
     if ((args->meshes || args->tp) && !tap)
         argp_error(state, "--%s is for --method tap", args->tp ? "mesh" : "meshes");
+    if (strcmp(args->method, "tag") == 0) {
+        check_tag(args, state);
+        return;
+    }
+    if (args->tag.n_workers > 1 || args->tag.n_playouts || args->tag.n_groups)
+        argp_error(state, "--threads, --playouts and --groups are for --method tag");
     if (args->order && tap) argp_error(state, "--order is for --method pase");
     if ((args->tflops > 0 || args->gb_per_s > 0) && !pase)
         argp_error(state,
@@ -54,13 +75,29 @@ static void check_together(void *arguments_, struct argp_state *state) {
 
 #define AT(member) offsetof(arguments, member)
 static const cli_option option_rows[] = {
-    {CLI_WORD, AT(method), "method", 0, "pase|tap",
+    {CLI_WORD, AT(method), "method", 0, "pase|tap|tag",
      .help = "How: PaSE's dynamic programme (the default), or TAP's folding: equal blocks are "
              "found, one "
              "of each is searched, and copies are composed. Both are exact; tap's time does not "
              "grow with "
-             "depth",
-     .says = "takes pase or tap, not"},
+             "depth. tag: a tree search over which devices compute which operations, of unlike "
+             "devices too, after the TAG paper; the found deployment is simulated whole",
+     .says = "takes pase, tap or tag, not"},
+    {CLI_U64, AT(tag.n_playouts), "playouts", 0, "N",
+     .help = "tag: leaves of the tree; default: 2000", .least = 1},
+    {CLI_U32, AT(tag.n_groups), "groups", 0, "N",
+     .help = "tag: operations are gathered to at most N groups; default: 40", .least = 1,
+     .most = 1000},
+    {CLI_U64, AT(tag.seed), "seed", 0, "N", .help = "tag: orders equal actions; default: 0"},
+    {CLI_U32, AT(tag.n_whole), "simulations", 0, "N",
+     .help = "tag: whole simulations at most that look for improvements of the best deployment; "
+             "default: 60",
+     .least = 0, .most = 1000000},
+    {CLI_WORD, AT(tag.semantics), "semantics", 0, "distsim|tag",
+     .help = "tag: whose rules a deployment is simulated by: distsim's own, or TAG's released "
+             "simulator's, with a lower bound and without whole simulations",
+     .says = "takes distsim or tag, not"},
+    CLI_WORKERS(AT(tag.n_workers), "tag: threads; the result is the same for any number"),
     {CLI_FLAG, AT(meshes), "meshes", 0, NULL,
      .help = "tap: try each mesh dp x tp of N devices, and split operations along its axes only"},
     {CLI_READ, 0, "mesh", 0, "DPxTP", .help = "tap: as --meshes, with this mesh alone, like 1x8",
@@ -355,10 +392,25 @@ static ds_status search_graph(arguments *args, const cli_source *source,
     return status;
 }
 
+static ds_status search_deployments(arguments *args, const cli_source *source, ds_buf *out,
+                                    ds_error *err) {
+    cli_search_tag *tag = &args->tag;
+    const ds_profiles *profiles;
+    if (!tag->n_playouts) tag->n_playouts = 2000;
+    if (!tag->n_groups) tag->n_groups = 40;
+    tag->json = args->json;
+    tag->output = args->output;
+    tag->common = &args->common;
+    DS_TRY(cli_load_profiles(&args->common, &profiles, err));
+    cli_tell_costs(source, profiles, args->json ? NULL : out);
+    return cli_search_tag_run(tag, args->file, out, err);
+}
+
 /* Profiles are read only if something costs time. */
 static ds_status read_and_search(arguments *args, const cli_source *source, ds_buf *out, bool *fits,
                                  ds_error *err) {
     const ds_profiles *profiles = NULL;
+    if (strcmp(args->method, "tag") == 0) return search_deployments(args, source, out, err);
     if (args->simulate || strcmp(args->cost_model, "distsim") == 0)
         DS_TRY(cli_load_profiles(&args->common, &profiles, err));
     if (profiles) cli_tell_costs(source, profiles, args->json ? NULL : out);
@@ -368,6 +420,7 @@ static ds_status read_and_search(arguments *args, const cli_source *source, ds_b
 
 int cmd_search(int argc, char **argv) {
     arguments args = {.method = "pase", .cost_model = "pase", .cutoff = 1};
+    args.tag = (cli_search_tag){.semantics = "distsim", .n_workers = 1, .n_whole = 60};
     cli_source source;
     ds_buf out = {0};
     ds_error err;

@@ -95,7 +95,7 @@ Test(tag_model, a_base_group_is_whole) {
             found++;
         }
     cr_assert_eq(found, 5);
-    cr_assert_str_eq(m->base[base], "head.fc1");
+    cr_assert_str_eq(m->base[base].name, "head.fc1");
     ds_tag_model_gather(m, 12);
     cr_assert_leq(g->n_groups, 12);
     for (uint32_t i = 0; i < g->n_ops; i++)

@@ -1,4 +1,4 @@
-#include "tools/cli/search_simulate.h"
+#include "tools/cli/search/simulate.h"
 
 #include "ir/base/units.h"
 #include "ir/lang/lang.h"

@@ -1,0 +1,155 @@
+/* The tree search over deployments of a scenario, under distsim's semantics or TAG's. */
+#include "tools/cli/search/tag.h"
+
+#include "ir/base/file.h"
+#include "ir/base/json.h"
+#include "ir/lang/lang.h"
+#include "search/tag/plan.h"
+
+#include <string.h>
+
+static void print_plan(const ds_tag_plan *plan, bool json, ds_buf *out) {
+    ds_json j;
+    if (!json) {
+        ds_tag_plan_print(plan, out);
+        return;
+    }
+    ds_json_init(&j, out, 0);
+    ds_json_begin_object(&j);
+    ds_json_key_string(&j, "method", "tag");
+    ds_json_key_string(&j, "semantics", "distsim");
+    ds_tag_plan_put_json(plan, &j);
+    ds_json_end_object(&j);
+    ds_buf_putc(out, '\n');
+}
+
+static ds_status search_distsim(const cli_search_tag *o, const ds_pase_source *source,
+                                const ds_profiles *profiles, ds_tag_plan **plan, ds_error *err) {
+    ds_tag_plan_options options = {.n_groups = o->n_groups,
+                                   .n_playouts = o->n_playouts,
+                                   .seed = o->seed,
+                                   .n_workers = o->n_workers,
+                                   .n_best = 16,
+                                   .n_whole = o->n_whole,
+                                   .within = 1.1};
+    return ds_tag_plan_new(source, profiles, &options, plan, err);
+}
+
+/* ---- TAG's semantics ---- */
+
+static void put_tag(const ds_tag_model *m, const ds_tag_tree_result *r, ds_buf *out) {
+    ds_json j;
+    ds_json_init(&j, out, 0);
+    ds_json_begin_object(&j);
+    ds_json_key_string(&j, "method", "tag");
+    ds_json_key_string(&j, "semantics", "tag");
+    ds_json_key_int(&j, "groups", m->problem.graph.n_groups);
+    ds_json_key_int(&j, "actions", r->n_actions);
+    ds_json_key_int(&j, "playouts", (int64_t)r->n_playouts);
+    ds_json_key_int(&j, "base_us", r->base_us);
+    ds_json_key_int(&j, "found_us", r->best_us);
+    ds_json_key_int(&j, "lower_bound_us", r->lower_us);
+    ds_json_key(&j, "deployment");
+    ds_json_begin_array(&j);
+    for (uint32_t b = 0; r->best && b < m->n_base; b++) {
+        const ds_tag_action *a = &r->best[m->group_of[b]];
+        ds_buf devices = {0};
+        ds_tag_print_devices(m, a, &devices);
+        ds_json_begin_object(&j);
+        ds_json_key_string(&j, "operation", m->base[b].name);
+        ds_json_key_string(&j, "devices", devices.text);
+        ds_json_key_string(&j, "way", ds_tag_way_word(a->way));
+        ds_json_end_object(&j);
+        ds_buf_deinit(&devices);
+    }
+    ds_json_end_array(&j);
+    ds_json_end_object(&j);
+    ds_buf_putc(out, '\n');
+}
+
+static void print_tag(const ds_tag_model *m, const ds_tag_tree_result *r, ds_buf *out) {
+    const ds_tag_graph *g = &m->problem.graph;
+    ds_buf_printf(out,
+                  "%u operations in %u base groups, gathered to %u groups; %u actions, %llu "
+                  "playouts, TAG's semantics\n\n",
+                  g->n_ops, m->n_base, g->n_groups, r->n_actions,
+                  (unsigned long long)r->n_playouts);
+    ds_buf_printf(out, "  all devices   %12lld us\n", (long long)r->base_us);
+    if (!r->best || r->best_us == INT64_MAX) {
+        ds_buf_put(out, "  no deployment that fits was found\n");
+        return;
+    }
+    ds_buf_printf(out, "  found         %12lld us  %.2fx\n", (long long)r->best_us,
+                  (double)r->base_us / (double)r->best_us);
+    ds_buf_printf(out, "  lower bound   %12lld us, a gap of %.1f %%\n\n", (long long)r->lower_us,
+                  100 * (1 - (double)r->lower_us / (double)r->best_us));
+    for (uint32_t b = 0, end; b < m->n_base; b = end) {
+        const ds_tag_action *a = &r->best[m->group_of[b]];
+        for (end = b + 1; end < m->n_base; end++) {
+            const ds_tag_action *z = &r->best[m->group_of[end]];
+            if (z->gpus != a->gpus || z->way != a->way) break;
+        }
+        ds_buf_printf(out, "  %4u  ", end - b);
+        ds_tag_print_devices(m, a, out);
+        ds_buf_printf(out, "  %s  %s", ds_tag_way_word(a->way), m->base[b].name);
+        if (end - b > 1) ds_buf_printf(out, " … %s", m->base[end - 1].name);
+        ds_buf_putc(out, '\n');
+    }
+}
+
+static ds_status search_tree(const cli_search_tag *o, ds_tag_model *m, ds_buf *out, ds_error *err) {
+    ds_tag_tree *tree;
+    ds_tag_model_gather(m, o->n_groups);
+    m->problem.quirks = DS_TAG_RELEASED;
+    ds_tag_tree_options options = {
+        .problem = &m->problem, .n_leaves = 16, .n_workers = o->n_workers, .seed = o->seed};
+    DS_TRY(ds_tag_tree_new(&options, &tree, err));
+    ds_status status = ds_tag_tree_run(tree, o->n_playouts, err);
+    ds_tag_tree_result result = ds_tag_tree_result_of(tree);
+    if (!status && o->json) put_tag(m, &result, out);
+    if (!status && !o->json) print_tag(m, &result, out);
+    ds_tag_tree_free(tree);
+    return status;
+}
+
+static ds_status search_tag(const cli_search_tag *o, const ds_pase_source *source,
+                            const ds_profiles *profiles, ds_buf *out, ds_error *err) {
+    ds_tag_model *model;
+    DS_TRY(ds_tag_model_read(source, profiles, &model, err));
+    ds_status status = search_tree(o, model, out, err);
+    ds_tag_model_free(model);
+    return status;
+}
+
+/* ---- both ---- */
+
+static ds_status search(const cli_search_tag *o, const ds_pase_source *source,
+                        const ds_profiles *profiles, ds_buf *out, ds_error *err) {
+    ds_tag_plan *plan;
+    ds_buf text = {0};
+    if (strcmp(o->semantics, "tag") == 0) return search_tag(o, source, profiles, out, err);
+    DS_TRY(search_distsim(o, source, profiles, &plan, err));
+    print_plan(plan, o->json, out);
+    ds_status status = o->output ? ds_tag_whole_text(plan->whole, plan->choice, &text, err) : DS_OK;
+    if (!status && o->output) status = cli_write(o->common, o->output, text.text, text.n, err);
+    ds_buf_deinit(&text);
+    ds_tag_plan_free(plan);
+    return status;
+}
+
+ds_status cli_search_tag_run(const cli_search_tag *o, const char *file, ds_buf *out,
+                             ds_error *err) {
+    const ds_profiles *profiles;
+    ds_buf text = {0};
+    DS_TRY(cli_load_profiles(o->common, &profiles, err));
+    ds_status status = ds_file_read(file, DS_NOWHERE, DS_LOAD_MAX_BYTES, &text, err);
+    ds_pase_source source = {.path = file,
+                             .text = text.text,
+                             .n = text.n,
+                             .load = cli_load_options(o->common),
+                             .settings = o->common->settings.at,
+                             .n_settings = o->common->settings.n};
+    if (!status) status = search(o, &source, profiles, out, err);
+    ds_buf_deinit(&text);
+    return status;
+}
