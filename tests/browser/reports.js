@@ -241,6 +241,38 @@ async function sweeps(page) {
   return html;
 }
 
+// ---- a plan ----
+
+async function plans(page) {
+  const html = path.join(folder, "plan.html"), csv = path.join(folder, "plan.csv");
+  const json = JSON.parse(execFileSync(distsim, ["plan", "tests/data/hf/llama-3-8b.json", "--gpu", "H100", "--nodes", "1", "--batch", "64", "--evals", "40", "--method", "random", "--json", "-o", csv, "--html", html], {stdio: ["ignore", "pipe", "ignore"]}));
+  await page.open(html);
+  await clean(page, "plan");
+  assert.equal(await page.eval(() => Number(document.getElementById("step").value)), json.best[0].step_time_ps, "plan: the best step");
+  assert.equal(await page.eval(() => document.getElementById("launch-text").textContent), json.launch.join("\n"), "plan: the launch command");
+  const exact = await page.eval(() => [...document.querySelectorAll("#plans tbody tr")].map(r => [...r.querySelectorAll("data")].map(d => Number(d.value))));
+  assert.deepEqual(exact.map(r => r[1]), json.best.map(b => b.step_time_ps), "plan: steps of the best plans");
+  const rows = csvRows(fs.readFileSync(csv, "utf8")).filter(r => r.status === "ok"), knobs = await page.eval(() => window.drawn.knobs);
+  assert.ok(knobs.length > 3);
+  for (const [knob, value, figure] of knobs)
+    assert.equal(figure, Math.min(...rows.filter(r => r[knob] === value).map(r => Number(r.step_time_ps))), `plan: ${knob} ${value}`);
+  if (shots) await page.shot(path.join(shots, "plan.png"));
+  await keyboardReachesAll(page, "plan");
+}
+
+// A sweep of which no candidate is legal still opens, and says so.
+async function emptySweep(page) {
+  const csv = path.join(folder, "none.csv"), html = path.join(folder, "none.html");
+  try {
+    execFileSync(distsim, ["sweep", "scenarios/gpt2-dp4.dir", "-q", "--vary", "strategy.tp=3,5", "-o", csv, "--html", html], {stdio: "ignore"});
+  } catch (e) {
+    assert.equal(e.status, 1);
+  }
+  await page.open(html);
+  assert.match(await page.eval(() => document.body.innerText), /2 rows/);
+  await clean(page, "sweep of no legal candidate");
+}
+
 // ---- other screens ----
 
 async function otherScreens(page, file, name) {
@@ -286,6 +318,7 @@ async function main() {
     await timed("comparisons", () => comparisons(page));
     let sweep;
     await timed("sweep", async () => { sweep = await sweeps(page); });
+    await timed("plan", async () => { await plans(page); await emptySweep(page); });
     await timed("keyboard, dark and narrow screens", async () => {
       const file = path.join(folder, "gpt2-dp4.html");
       if (only) report("gpt2-dp4", ["run", "scenarios/gpt2-dp4.dir"]);

@@ -8,6 +8,7 @@
 #include "tools/cli/plan/mixed.h"
 #include "tools/cli/plan/plan.h"
 #include "tools/cli/progress.h"
+#include "tools/report/page.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -23,7 +24,7 @@ typedef struct arguments {
     cli_plan plan;
     cli_search search;
     cli_mixed_arguments mixed;
-    const char *write;
+    const char *write, *html;
     uint32_t top;
     bool lists_models, lists_machines, json;
     bool is_limited; /* --evals or --method: no further search */
@@ -77,6 +78,8 @@ static void check_usage(void *arguments_, struct argp_state *state) {
                    "--cluster says machines and how many: leave out --gpu, --on and --nodes");
     if (args->plan.gpu && args->plan.box.path)
         argp_error(state, "--gpu or --on: a machine by name, or a file of your own");
+    if (args->html && strcmp(args->html, "-") == 0)
+        argp_error(state, "--html writes a file: stdout is for the plans");
     if (args->search.sweep.path && strcmp(args->search.sweep.path, "-") == 0)
         argp_error(state, "rows are kept in a file: -o FILE, not stdout");
 }
@@ -155,6 +158,10 @@ static const cli_option option_rows[] = {
              "replay` runs any of them again"},
     {CLI_OUTPUT, AT(write), "write", 0, "FILE",
      .help = "Write the best plan as a scenario, for `distsim run`; - is stdout"},
+    {CLI_OUTPUT, AT(html), "html", 0, "FILE",
+     .help =
+         "Write a page with the plans, their candidates and the launch command, to be opened in "
+         "a browser"},
     CLI_JSON(AT(json),
              "Print the plans with all results, the cause that binds, the launch text and "
              "the scenario as one JSON object"),
@@ -240,8 +247,9 @@ static ds_status write_plan(arguments *args, const ds_sweep_row *row, ds_error *
     return status;
 }
 
-/* The report of the best plan as JSON. */
-static ds_status put_json(arguments *args, const cli_search *s, ds_buf *out, ds_error *err) {
+/* The report of the best plan as JSON; `writes`: --write is obeyed too. */
+static ds_status put_json(arguments *args, const cli_search *s, bool writes, ds_buf *out,
+                          ds_error *err) {
     cli_plan *plan = &args->plan;
     ds_buf why = {0}, launch = {0}, scenario = {0};
     ds_status status = DS_OK;
@@ -258,7 +266,7 @@ static ds_status put_json(arguments *args, const cli_search *s, ds_buf *out, ds_
         if (status == DS_OK) cli_plan_put_launch(plan, &row, &launch);
         if (status == DS_OK) cli_plan_put_scenario(plan, &row, &scenario);
         if (status == DS_OK) status = cli_plan_fix(plan, "plan", &scenario, err);
-        if (status == DS_OK) status = write_plan(args, &row, err);
+        if (status == DS_OK && writes) status = write_plan(args, &row, err);
     }
     cli_plan_texts texts = {why.text, launch.text, scenario.text};
     if (status == DS_OK) cli_plan_put_json(plan, s, &texts, out);
@@ -317,11 +325,22 @@ static ds_status put_nothing_fits(arguments *args, ds_buf *out, ds_error *err) {
     return DS_OK;
 }
 
+static ds_status write_page(arguments *args, const cli_search *s, ds_error *err) {
+    if (!args->html) return DS_OK;
+    ds_buf json = {0}, page = {0};
+    ds_status status = put_json(args, s, false, &json, err);
+    if (status == DS_OK) status = report_plan_page(json.text, s->sweep.path, s->keeps, &page, err);
+    if (status == DS_OK) status = cli_write(&args->common, args->html, page.text, page.n, err);
+    ds_buf_deinit(&json);
+    ds_buf_deinit(&page);
+    return status;
+}
+
 static ds_status show(arguments *args, cli_search *s, ds_error *err) {
     ds_buf out = {0};
     ds_status status = DS_OK;
     if (args->json) {
-        status = put_json(args, s, &out, err);
+        status = put_json(args, s, true, &out, err);
     } else {
         put_head(&args->plan, &out);
         ds_report_scenario_costs(&s->binding, s->profiles, &out);
@@ -329,6 +348,7 @@ static ds_status show(arguments *args, cli_search *s, ds_error *err) {
         status =
             s->result.best.top.n ? put_best(args, s, &out, err) : put_nothing_fits(args, &out, err);
     }
+    if (status == DS_OK) status = write_page(args, s, err);
     if (status == DS_OK)
         fputs(out.text, args->write && strcmp(args->write, "-") == 0 ? stderr : stdout);
     ds_buf_deinit(&out);
@@ -369,6 +389,12 @@ static int no_machine(void) {
 }
 
 static int plan_kinds(arguments *args, const ds_profiles *profiles) {
+    if (args->html) {
+        fputs("distsim: error: --html is for plans of one kind of devices: a search over several "
+              "kinds has no table of candidates\n",
+              stderr);
+        return 2;
+    }
     args->mixed.json = args->json;
     args->mixed.write = args->write;
     args->mixed.top = args->top;

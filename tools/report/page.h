@@ -29,6 +29,10 @@ ds_status report_put_table(const char *path, ds_json *json, ds_error *err);
 /* The page of that table; `file` is the sweep's. */
 ds_status report_sweep_page(const char *path, const char *file, ds_buf *out, ds_error *err);
 
+/* The page of a plan: its JSON object, and the table of its candidates, which stays if `keeps`. */
+ds_status report_plan_page(const char *plan, const char *path, bool keeps, ds_buf *out,
+                           ds_error *err);
+
 /* Pages of a run; of several runs side by side, `comparison` being their JSON object. */
 void report_run_page(const ds_result *result, const char *name, ds_buf *out);
 void report_compare_page(const ds_result *const *results, const char *const *names, uint32_t n,

@@ -46,7 +46,7 @@ class Sweep {
   select(row) {
     const hash = this.rows.byName.get("hash").at(row), command = `distsim replay ${hash} --from ${/[^\w./-]/.test(this.data.table) ? `'${this.data.table}'` : this.data.table}`;
     const fields = this.rows.columns.filter(c => !c.alias && !["hash", "sweep"].includes(c.name) && c.at(row) !== null && c.at(row) !== "");
-    this.detail.replaceChildren(h("h3", {}, `Row ${row + 1}`), h("div", {class: "bar"}, h("code", {id: "replay"}, command), copyButton(() => command)),
+    this.detail.replaceChildren(h("h3", {}, `Row ${row + 1}`), this.data.table ? h("div", {class: "bar"}, h("code", {id: "replay"}, command), copyButton(() => command)) : h("p", {class: "soft"}, "With -o FILE.csv the rows stay, and distsim replay runs this one again."),
       h("dl", {}, ...fields.flatMap(c => [h("dt", {}, c.name), h("dd", {}, h("data", {value: c.at(row)}, typeof c.at(row) === "number" ? c.text(c.at(row)) : String(c.at(row))))])));
     window.drawn.selected = row;
   }
@@ -187,13 +187,14 @@ class Sweep {
   }
 }
 
-function copyButton(text) {
+// `shown` is selected where the browser gives no clipboard; without it the element before the button.
+function copyButton(text, shown) {
   const button = h("button", {type: "button", class: "copy", click: async () => {
     try {
       await navigator.clipboard.writeText(text());
       button.textContent = "copied";
     } catch { // no permission from disk: select the text instead
-      getSelection().selectAllChildren(button.previousElementSibling);
+      getSelection().selectAllChildren(shown || button.previousElementSibling);
       button.textContent = "selected: press Ctrl+C";
     }
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
@@ -205,10 +206,16 @@ function drawSweep() {
   const rows = new Rows(DATA), sweep = new Sweep(DATA, rows);
   document.title = `Sweep ${DATA.file}: ${rows.n} rows`;
   document.getElementById("title").textContent = `Sweep of ${DATA.file}: ${rows.n} rows`;
+  window.drawn.sweep = sweep;
+  if (!rows.metrics.length) { // no row has a result, or there is one row
+    document.getElementById("answer").append(`No two candidates have different results: ${rows.n} rows.`);
+    const all = Array.from({length: rows.n}, (_, i) => i);
+    part("rows", "Rows", tableBelow("rows", "all rows", rows.columns.filter(c => !c.alias).map(c => [c.name, r => c.at(r)]), all, true));
+    return;
+  }
   const best = rows.best(sweep.objective, 1)[0], ok = rows.best(sweep.objective).length;
   const knobs = best === undefined ? "" : rows.knobs.map(k => `${k.name.replace(/^strategy\./, "")}=${k.at(best)}`).join(" ");
   document.getElementById("answer").append(...(best === undefined ? ["No candidate runs and fits."] : [h("strong", {}, `${sweep.objective.name} ${sweep.objective.text(sweep.objective.at(best))}`), ` is best: ${knobs}; ${ok} of ${rows.n} candidates run and fit.`]));
   if (!DATA.exact) document.getElementById("answer").append(h("span", {class: "soft"}, " Rates and shares have six digits here; the table has all."));
-  window.drawn.sweep = sweep;
   sweep.draw();
 }

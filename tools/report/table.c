@@ -199,6 +199,22 @@ ds_status report_put_table(const char *path, ds_json *json, ds_error *err) {
     return status;
 }
 
+ds_status report_plan_page(const char *plan, const char *path, bool keeps, ds_buf *out,
+                           ds_error *err) {
+    ds_json json;
+    ds_buf text = {0};
+    report_begin(&json, &text, "plan");
+    ds_json_key(&json, "plan");
+    ds_json_raw(&json, plan);
+    ds_json_key_string(&json, "table", keeps ? path : "");
+    ds_status status = report_put_table(path, &json, err);
+    if (status == DS_OK)
+        report_end(&json, &text, out);
+    else
+        ds_buf_deinit(&text);
+    return status;
+}
+
 ds_status report_sweep_page(const char *path, const char *file, ds_buf *out, ds_error *err) {
     ds_json json;
     ds_buf text = {0};
