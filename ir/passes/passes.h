@@ -103,6 +103,7 @@ typedef struct ds_model_step {
     ds_step_cut cut; /* where `stage` has cut the pipeline */
     /* After `shard`, if stages differ in width: the name of each stage's mesh, [pp]; else NULL. */
     const char **stage_mesh;
+    bool has_views; /* overrides or groups lie on other meshes than the strategy's */
 } ds_model_step;
 
 /* The weights that are trained: the first so many. O(weights). */

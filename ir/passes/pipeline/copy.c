@@ -21,7 +21,7 @@ ds_type *ds_pipe__place(ds_pipe_copy *c, const ds_type *type) {
     if (found) return (ds_type *)(uintptr_t)*found;
     ds_type *placed = DS_NEW(arena_of(c), ds_type);
     *placed = *type;
-    placed->on = c->place;
+    if (!c->pipe || !ds_pipe__is_apart(c->pipe, type)) placed->on = c->place;
     ds_map_put(c->types, DS_KEY(type), DS_KEY(placed));
     return placed;
 }

@@ -12,7 +12,8 @@ static ds_arena *arena_of(const ds_pipe *p) {
 }
 
 static ds_type *place(ds_pipe *p, const ds_type *type, uint32_t stage) {
-    ds_pipe_copy c = {.b = &p->b, .place = ds_pipe__on(p, stage), .types = &p->types[stage]};
+    ds_pipe_copy c = {
+        .b = &p->b, .pipe = p, .place = ds_pipe__on(p, stage), .types = &p->types[stage]};
     return ds_pipe__place(&c, type);
 }
 
@@ -266,6 +267,8 @@ static ds_status send_family(ds_pipe *p, ds_value value, uint32_t to, const char
 ds_status ds_pipe__send(ds_pipe *p, ds_value value, uint32_t to, const char *name, ds_value *out,
                         ds_error *err) {
     const ds_value_info *info = ds_value_at(p->b.func, value);
+    *out = value;
+    if (ds_pipe__is_apart(p, info->type)) return DS_OK;
     if (info->n_binders > 1)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
                             "pipeline: %%%s is a family over %u indices and would be sent to "
@@ -405,7 +408,7 @@ static ds_status send_to(ds_pipe *p, ds_value made, const ds_type *as, ds_pipe_p
     const ds_value_info *info = ds_value_at(p->b.func, made);
     const char *name = ds_arena_numbered(arena_of(p), info->name, ".s", there->stage);
     uint32_t dim = dim_of_parts(p, info);
-    if (as || dim == info->type->rank)
+    if (as || dim == info->type->rank || ds_pipe__is_apart(p, info->type))
         return ds_pipe__bring(p, made, there->stage, as, name, &there->value, err);
     ds_pipe_parts *parts = DS_NEW(arena_of(p), ds_pipe_parts);
     there->value = send_parts(p, made, there->stage, dim, name, parts);

@@ -20,6 +20,14 @@ ds_place ds_pipe__on(const ds_pipe *p, uint32_t stage) {
     return (ds_place){.kind = DS_PLACE_MESH, .name = p->mesh, .coords = coord, .n_coords = 1};
 }
 
+bool ds_pipe__is_apart(const ds_pipe *p, const ds_type *type) {
+    const char *on = type->on.kind == DS_PLACE_MESH ? type->on.name : p->mesh;
+    bool own = on == p->mesh;
+    for (uint32_t s = 0; s < p->n_stages && p->step->stage_mesh; s++)
+        own = own || on == p->step->stage_mesh[s];
+    return !own;
+}
+
 bool ds_pipe__as_wide(const ds_pipe *p, const ds_type *type, uint32_t stage) {
     uint32_t on = 0;
     while (on < p->n_stages && p->step->stage_mesh[on] != type->on.name) on++;
@@ -201,6 +209,7 @@ static ds_status write_kind(ds_pipe *p, const ds_pipe_func *f, ds_error *err) {
     ds_map_init(&types);
     choose_ops(f->part, f->kind->letter, f->chunk, in);
     ds_pipe_copy c = {.old = old,
+                      .pipe = p,
                       .place = ds_pipe__on(p, stage),
                       .types = shared ? &types : &p->types[stage],
                       .n_chunks = f->kind->chunk == DS_PIPE_NONE ? p->n_chunks : 0};

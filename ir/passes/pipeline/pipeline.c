@@ -22,6 +22,7 @@
 #include "ir/ops/ops.h"
 #include "ir/passes/build/copy.h"
 #include "ir/passes/pipeline/emit.h"
+#include "ir/passes/internal.h"
 #include "ir/strategy/scenario.h"
 
 #include <stdlib.h>
@@ -268,10 +269,23 @@ static ds_status pipe_init(ds_pipe *p, ds_model_step *step, ds_error *err) {
     return DS_OK;
 }
 
+/* Operations on other meshes than the stages' have one copy of their weights, and a backward pass in
+ * one piece. */
+static ds_status check_views(const ds_pipe *p, ds_error *err) {
+    if (!p->step->has_views || (p->n_copies == 1 && !p->splits)) return DS_OK;
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, ds_step__knob(p->step, "schedule"),
+                        "the schedule %s %s, and overrides or groups lie on other meshes than the "
+                        "stages': choose another schedule, or leave `on` out",
+                        p->step->strategy.schedule,
+                        p->splits ? "takes the gradients of weights apart (W)"
+                                  : "has two copies of the weights");
+}
+
 ds_status ds_pass_pipeline(ds_model_step *step, ds_error *err) {
     ds_pipe p;
     if (!step->train.on) return ds_pipe__turns(step, err);
     DS_TRY(pipe_init(&p, step, err));
+    DS_TRY(check_views(&p, err));
     forget_parts(&p);
     return ds_pipe__emit(&p, err);
 }

@@ -7,7 +7,8 @@
  *
  * `grad` writes the sum of a tied weight once for each of its arguments, as a chain of adds after
  * the microbatches. This file finds the chains by their operands, and the all_reduce replaces them.
- * A chain that is not found (shardings differ between chunks) is copied and sent like other ops. */
+ * A chain that is not found (shardings differ between chunks), and a chain on other devices than the
+ * stages' (a group's), is copied and sent like other ops. */
 #include "ir/ops/ops.h"
 #include "ir/passes/pipeline/emit.h"
 
@@ -141,6 +142,8 @@ static void note_gradients(finder *f) {
         f->of[gradient_of(f->p, w)] =
             (ds_pipe_tied){.group = group, .lo = f->size[group], .hi = f->size[group] + 1};
         f->size[group]++;
+        const ds_value gradient = {gradient_of(f->p, w)};
+        if (ds_pipe__is_apart(f->p, ds_value_at(f->p->old, gradient)->type)) f->also[group] = true;
     }
 }
 

@@ -277,12 +277,6 @@ ds_status ds_shard__view(ds_sharder *s, const ds_place *place, ds_loc loc, uint8
     DS_TRY(is_apart(s, mesh, &view, &view.apart, err));
     *out = 0;
     if (!view.apart && has_axes_of(&s->meshes.at[0], &view)) return DS_OK;
-    if (s->step->strategy.pp > 1)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, loc,
-                            "@%s is another mesh than the strategy's, and the stages of a pipeline "
-                            "keep their operations on their own devices: with pp = %lld, overrides "
-                            "and groups lie on the strategy's mesh",
-                            mesh->name, (long long)s->step->strategy.pp);
     *out = (uint8_t)s->meshes.n;
     DS_PUSH(&s->unit->arena, &s->meshes, view);
     return DS_OK;

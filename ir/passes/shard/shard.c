@@ -238,6 +238,7 @@ static ds_status shard(ds_sharder *s, ds_error *err) {
     DS_TRY(ds_shard__mesh(s, err));
     DS_TRY(ds_shard__overrides(s, err)); /* from now on the number of meshes is known */
     DS_TRY(ds_shard__groups(s, err));
+    s->step->has_views = s->meshes.n > s->n_own;
     DS_TRY(make_func(s, s->step->func, NULL, &func, err));
     DS_TRY(ds_shard__overrides_used(s, err));
     if (s->mesh_of_chunk) ds_shard__narrow(s);

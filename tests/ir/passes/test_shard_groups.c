@@ -147,16 +147,24 @@ Test(shard_groups, override_of_an_op_in_a_group) {
     free(p);
 }
 
-/* A group on the strategy's mesh, in a pipeline: its devices are those of the operation's stage. */
+/* In a pipeline: on the devices of the operations' stages, or on others, to which nothing is sent but
+ * by a reshard. */
 Test(shard_groups, stages) {
-    char text[4096];
-    proof_options options = {.seed = 1, .settings = "batch=24", .texts = true};
-    proof p;
-    write(text, sizeof text, "",
-          "pp = 2, dp = 2, tp = 1, microbatches = 2, balance = flops\n"
-          "group \"g\" { ops = [\"a\", \"head.**\"], by = duplicate }");
-    prove(text, &options, &p);
-    cr_expect_eq(p.verdict, PROOF_EQUAL, "%s: %s", proof_verdict_name(p.verdict), p.what);
+    static const char *const groups[] = {
+        "group \"g\" { ops = [\"a\", \"head.**\"], by = duplicate }",
+        "group \"g\" { ops = [\"a\", \"head.**\"], on = @pair, shares = [1, 2] }",
+        "group \"g\" { ops = [\"**\"], on = @high, by = split }"};
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        char text[4096], strategy[512];
+        proof_options options = {.seed = 1, .settings = "batch=24", .texts = true, .ranks = true};
+        proof p;
+        snprintf(strategy, sizeof strategy,
+                 "pp = 2, dp = 2, tp = 1, microbatches = 2, balance = flops\n%s", groups[i]);
+        write(text, sizeof text, ", clip_norm = 0.01", strategy);
+        prove(text, &options, &p);
+        cr_expect_eq(p.verdict, PROOF_EQUAL, "%s: %s: %s", groups[i], proof_verdict_name(p.verdict),
+                     p.what);
+    }
 }
 
 /* `batch` is a factor of overrides too. */
@@ -233,8 +241,12 @@ Test(shard_groups, refusals) {
            "group \"g\" { ops = [\"a\"], on = @low, shares = [1, 2] }",
            "zero_uneven", "shares");
     refuse("groop \"g\" { ops = [\"a\"] }", "groop", "only a group");
-    refuse("pp = 2, dp = 2, microbatches = 2\ngroup \"g\" { ops = [\"a\"], on = @high }", "@high",
-           "stages of a pipeline");
+    refuse("pp = 2, microbatches = 2, balance = flops, schedule = \"zb-h1\"\n"
+           "group \"g\" { ops = [\"a\"], on = @low }",
+           "zb-h1", "gradients of weights apart");
+    refuse("pp = 2, microbatches = 4, balance = flops, schedule = \"dualpipe\"\n"
+           "group \"g\" { ops = [\"a\"], on = @low, by = duplicate }",
+           "dualpipe", "other meshes");
     refuse("stage_dp = [1, 2], microbatches = 2\ngroup \"g\" { ops = [\"a\"] }", "groups",
            "several widths");
 }

@@ -20,14 +20,20 @@ static uint32_t draw(uint64_t seed, uint32_t what, uint32_t i, uint32_t n) {
     return (uint32_t)(ds_rng_at(seed, 100 + what, i, 0) % n);
 }
 
-/* A model whose batch every set of at most four devices divides. */
+/* Every fourth has stages. A model whose batch every set of at most four devices divides. */
 static random_model model_of(uint64_t seed) {
-    random_model m = random_model_of(3 * seed + 1); /* no stages */
+    bool stages = seed % 8 >= 6;
+    random_model m = random_model_of(3 * seed + !stages);
     int *at = m.plan.at;
+    if (stages) { /* of one width, without W items */
+        at[KNOB_SCHEDULE] = at[KNOB_VIRTUAL] = m.plan.widths = m.plan.n_layers = 0;
+        at[KNOB_BALANCE] = 1;
+        at[KNOB_PP] = 2;
+    }
     if (at[KNOB_DP] > 4) at[KNOB_DP] = 4;
     at[KNOB_EP] = at[KNOB_SHARDS] = 1;
     if (at[KNOB_DP] == 1 || at[KNOB_DP] == 3) m.plan.uneven = 0; /* 5 parts of 12 */
-    while (plan_world(&m.plan) > DEVICES) at[KNOB_TP] = at[KNOB_CP] = 1;
+    while (plan_world(&m.plan) > DEVICES) at[KNOB_TP] = at[KNOB_CP] = 1, at[KNOB_DP] = 2;
     m.size[SIZE_BATCH] = 12 * at[KNOB_MICROBATCHES];
     return m;
 }
