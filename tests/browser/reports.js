@@ -10,8 +10,11 @@ const [distsim, chromium, modules, shots] = process.argv.slice(2);
 const only = process.env.DISTSIM_REPORTS; // of the parts below, those whose names have it
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), "distsim-reports-"));
 
-const RUNS = ["distir-mlp", "gpt2-dp4", "gpt3-layer-tp8", "gpt3-175b-pp8", "mlp-forward", "out-of-memory", "pipeline-2x4", "mixed-box-dp",
+// Four of them, all with DISTSIM_TEST_ALL=1.
+const SOME = ["gpt2-dp4", "pipeline-2x4", "out-of-memory", "two-jobs"];
+const ALL = ["distir-mlp", "gpt2-dp4", "gpt3-layer-tp8", "gpt3-175b-pp8", "mlp-forward", "out-of-memory", "pipeline-2x4", "mixed-box-dp",
   "two-jobs", "straggler", "offload", "lora"];
+const RUNS = process.env.DISTSIM_TEST_ALL ? ALL : SOME;
 
 // Writes a report and its JSON; a plan that does not fit ends with 1.
 function report(name, args) {
@@ -260,6 +263,16 @@ async function plans(page) {
   await keyboardReachesAll(page, "plan");
 }
 
+async function schedules(page) {
+  const html = path.join(folder, "schedules.html");
+  const json = JSON.parse(execFileSync(distsim, ["schedule", "--run", "tests/cli/balance_run.dir", "--json", "--html", html], {stdio: ["ignore", "pipe", "ignore"]}));
+  await page.open(html);
+  await clean(page, "schedules");
+  const rows = await page.eval(() => [...document.querySelectorAll("#table-schedules tbody tr")].map(r => [r.children[1].textContent, Number(r.children[2].textContent), Number(r.children[5].textContent)]));
+  assert.deepEqual(rows, json.schedules.map(s => [s.status, s.step_time_ps ?? 0, s.peak_memory_bytes ?? 0]), "schedules: the table");
+  if (shots) await page.shot(path.join(shots, "schedules.png"));
+}
+
 // A sweep of which no candidate is legal still opens, and says so.
 async function emptySweep(page) {
   const csv = path.join(folder, "none.csv"), html = path.join(folder, "none.html");
@@ -319,6 +332,7 @@ async function main() {
     let sweep;
     await timed("sweep", async () => { sweep = await sweeps(page); });
     await timed("plan", async () => { await plans(page); await emptySweep(page); });
+    await timed("schedules", () => schedules(page));
     await timed("keyboard, dark and narrow screens", async () => {
       const file = path.join(folder, "gpt2-dp4.html");
       if (only) report("gpt2-dp4", ["run", "scenarios/gpt2-dp4.dir"]);

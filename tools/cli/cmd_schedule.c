@@ -20,7 +20,7 @@
 typedef struct arguments {
     cli_options common;
     const char *name;
-    const char *run; /* FILE */
+    const char *run, *html; /* FILE */
     ds_schedule_options options;
     ds_schedule_durations times;
     int64_t pair, comm;
@@ -69,6 +69,8 @@ static void check_complete(void *arguments_, struct argp_state *state) {
                           "--microbatches, --virtual and --chart are not for it");
     if (args->csv && (!args->run || args->json))
         argp_error(state, "--csv goes with --run, without --json");
+    if (args->html && (!args->run || strcmp(args->html, "-") == 0))
+        argp_error(state, "--html goes with --run, and writes a file: stdout is for the table");
     if (args->run) return;
     if (cli_setting(&args->common, CLI_PROFILE_KEY))
         argp_error(state, "--profile and --ideal go with --run: a schedule alone has no costs");
@@ -107,13 +109,15 @@ static const cli_option option_rows[] = {
              "sends of the stages"},
     {CLI_FLAG, AT(csv), "csv", 0, NULL,
      .help = "With --run: the table as records, picoseconds and bytes"},
+    {CLI_OUTPUT, AT(html), "html", 0, "FILE",
+     .help = "With --run: write a page with the schedules too, to be opened in a browser"},
     {CLI_FLAG, AT(list), "list", 0, NULL,
      .help = "All schedules: bubble, where that holds, memory, source"},
     {0}};
 
 const cli_verb cli_verb_schedule = {
     .options = option_rows,
-    .takes = CLI_PROGRAM | CLI_COSTS,
+    .takes = CLI_PROGRAM | CLI_COSTS | CLI_WRITES,
     .file = AT(name),
     .one = "schedule",
     .may_lack_words = true,
@@ -321,7 +325,8 @@ int cmd_schedule(int argc, char **argv) {
         exit_code = cli_schedule_run(args.run, &args.common,
                                      args.csv    ? ds_report_schedules_csv
                                      : args.json ? ds_report_schedules_json
-                                                 : ds_report_schedules);
+                                                 : ds_report_schedules,
+                                     args.html);
     else
         exit_code = print_one(&args);
     cli_options_deinit(&args.common);

@@ -1,5 +1,7 @@
 #include "tools/cli/schedule_run.h"
 
+#include "tools/report/page.h"
+
 static ds_status compare_schedules(const cli_source *source, const cli_options *cli, ds_buf *head,
                                    ds_schedule_table *table, ds_error *err) {
     const ds_binding *binding = &source->binding;
@@ -12,8 +14,20 @@ static ds_status compare_schedules(const cli_source *source, const cli_options *
     return status;
 }
 
+static ds_status write_page(const ds_schedule_table *table, const cli_options *options,
+                            const char *path, ds_error *err) {
+    if (!path) return DS_OK;
+    ds_buf json = {0}, page = {0};
+    ds_report_schedules_json(table, &json);
+    report_schedules_page(json.text, &page);
+    ds_status status = cli_write(options, path, page.text, page.n, err);
+    ds_buf_deinit(&json);
+    ds_buf_deinit(&page);
+    return status;
+}
+
 int cli_schedule_run(const char *file, cli_options *options,
-                     void (*report)(const ds_schedule_table *, ds_buf *)) {
+                     void (*report)(const ds_schedule_table *, ds_buf *), const char *html) {
     cli_source source;
     ds_schedule_table table = {0};
     ds_buf text = {0};
@@ -26,7 +40,9 @@ int cli_schedule_run(const char *file, cli_options *options,
     if (!exit_code) {
         report(&table, &text);
         exit_code = ds_schedule_table_any(&table) ? 0 : 1;
-        if (cli_print(text.text, text.n, &err) != DS_OK) exit_code = cli_fail(source.unit, &err);
+        if (write_page(&table, options, html, &err) != DS_OK ||
+            cli_print(text.text, text.n, &err) != DS_OK)
+            exit_code = cli_fail(source.unit, &err);
     }
     ds_buf_deinit(&text);
     ds_schedule_table_deinit(&table);

@@ -76,3 +76,12 @@ void report_compare_page(const ds_result *const *results, const char *const *nam
     ds_json_raw(&json, comparison);
     report_end(&json, &text, out);
 }
+
+void report_schedules_page(const char *schedules, ds_buf *out) {
+    ds_json json;
+    ds_buf text = {0};
+    report_begin(&json, &text, "schedules");
+    ds_json_key(&json, "schedules");
+    ds_json_raw(&json, schedules);
+    report_end(&json, &text, out);
+}

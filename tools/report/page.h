@@ -29,6 +29,9 @@ ds_status report_put_table(const char *path, ds_json *json, ds_error *err);
 /* The page of that table; `file` is the sweep's. */
 ds_status report_sweep_page(const char *path, const char *file, ds_buf *out, ds_error *err);
 
+/* The page of a model under every schedule: the JSON object of `schedule --run`. */
+void report_schedules_page(const char *schedules, ds_buf *out);
+
 /* The page of a plan: its JSON object, and the table of its candidates, which stays if `keeps`. */
 ds_status report_plan_page(const char *plan, const char *path, bool keeps, ds_buf *out,
                            ds_error *err);
