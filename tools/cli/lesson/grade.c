@@ -433,7 +433,7 @@ static ds_status ask_all(grading *g) {
 
 static ds_status value_of(run *r, const lesson *l, double *out, ds_error *err) {
     ds_sweep_entry what;
-    DS_TRY(parse_condition(r, "best", l->best, &what, err));
+    DS_TRY(parse_condition(r, "check: best", l->best, &what, err));
     ds_env env = env_of(r);
     return ds_expr_eval_real(&env, what.a, DS_NOWHERE, out, err);
 }
