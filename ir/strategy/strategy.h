@@ -180,7 +180,7 @@ typedef struct ds_train {
     uint32_t n_documents;
 } ds_train;
 
-/* virtual_stages 0: as many as the schedule usually has. bucket_bytes: 25 MB are PyTorch
+/* tied_dtype DS_DTYPE_COUNT: train.grad_dtype. virtual_stages 0: as many as the schedule usually has. bucket_bytes: 25 MB are PyTorch
  * DistributedDataParallel's bucket_cap_mb. stage_layers: turns of loops in each chunk. dp_shares:
  * unequal parts of a batch, [dp], without a common divisor; NULL: equal parts. stage_dp, stage_tp:
  * replicas and shards of each stage, [pp]; then dp = tp = 1. NULL: all stages have dp and tp.

@@ -529,6 +529,9 @@ static ds_status predict(const val_job *job, ds_plan_ground *ground, val_predict
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "the table excludes it");
     if (strcasecmp(row.quality, "suspect_copy") == 0)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "the table calls it a suspected copy");
+    if (strcasecmp(row.quality, "mfu_only") == 0 && !(row.seconds > 0))
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                            "MFU alone: no time, and neither layout nor batch is stated");
     if (*row.outcome && strcasecmp(row.outcome, "ok") != 0)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
                             "no measured time: the trial's outcome is %.40s", row.outcome);

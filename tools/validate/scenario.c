@@ -238,6 +238,7 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
     if (r->vpp > 1) ds_buf_printf(out, ", virtual_stages = %" PRId64, r->vpp);
     put_recompute(r, t, purpose, out);
     if (t->p2p && purpose == VAL_TIME && r->pp > 1) ds_buf_printf(out, ", p2p = %s", t->p2p);
+    if (t->tied_dtype && r->pp > 1) ds_buf_printf(out, ", tied_dtype = %s", t->tied_dtype);
     if (mixed)
         put_mixed_layers(r, mixed, out);
     else

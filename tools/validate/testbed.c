@@ -180,10 +180,13 @@ static const val_testbed testbeds[] = {
      .late_reduce = true,
      .recompute = "none",
      .precision = "fp16",
+     .tied_dtype = "f16",
      .p2p = "paired",
      .parts = true,
      .basis = "DachengLi1/AMP 72eeea4: DeepSpeed's PipelineEngine with fp32 all_reduces of "
-              "gradients, GPT-2's vocabulary padded to 128 tp; mixed.c has the machines"},
+              "gradients over replicas (tied ones between stages go as they are: "
+              "runtime/pipe/module.py, allreduce_tied_weight_gradients), GPT-2's vocabulary padded "
+              "to 128 tp; mixed.c has the machines"},
     {.source = "amp_model",
      .gpu = "",
      .model = VAL_TRANSGAN,

@@ -54,10 +54,11 @@ typedef struct val_testbed {
     bool whole_vocab; /* the vocabulary is padded for tp > 1 only */
     bool late_reduce; /* gradients are reduced after the backward pass */
     const char *p2p; /* strategy.p2p of the pipeline; NULL: as distsim does where nothing is said */
-    bool untied;     /* VAL_GPT: the head has a table of its own */
-    bool own_dims;   /* the testbed's vocabulary and heads hold, whatever the row says */
-    bool parts;      /* stages send each shard of a layer a part, which is gathered on arrival */
-    bool uneven;     /* ZeRO 1 cuts a flat buffer: parts need not divide */
+    const char *tied_dtype; /* strategy.tied_dtype of pipelines; NULL: the gradients' */
+    bool untied;            /* VAL_GPT: the head has a table of its own */
+    bool own_dims;          /* the testbed's vocabulary and heads hold, whatever the row says */
+    bool parts;  /* stages send each shard of a layer a part, which is gathered on arrival */
+    bool uneven; /* ZeRO 1 cuts a flat buffer: parts need not divide */
     const char *reshard; /* of zero = 3: strategy.reshard_after_forward; NULL: as the framework */
     bool fsdp;  /* SHARD_GRAD_OP (zero = 2) too gathers weights in the forward pass, as zero = 3 */
     bool tunes; /* microbatch sizes that rows do not say were chosen for speed */

@@ -72,6 +72,37 @@ static ds_status put_sum(ds_pipe *p, const sum_op *s, ds_error *err) {
     return DS_OK;
 }
 
+static ds_value cast(ds_pipe *p, ds_value from, ds_dtype dtype, const char *name) {
+    ds_op *op = ds_build_op(&p->b, DS_OP_CAST);
+    ds_build_attr_word(&p->b, op, "role", "gradient");
+    ds_build_attr_word(&p->b, op, "dtype", ds_dtype_name(dtype));
+    ds_build_in(&p->b, op, ds_use_of(from));
+    ds_type *type = ds_type_copy(&p->unit->arena, ds_value_at(p->b.func, from)->type);
+    type->dtype = dtype;
+    ds_value out = ds_build_out(&p->b, op, name, type);
+    ds_value_at(p->b.func, out)->type_written = false;
+    ds_build_append(&p->b, op);
+    return out;
+}
+
+/* The all_reduce over the stages, in strategy.tied_dtype. Families keep the dtype of gradients. */
+static ds_status reduce(ds_pipe *p, ds_value *parts, uint32_t n, const char **names, ds_value *sums,
+                        ds_error *err) {
+    const ds_value_info *info = ds_value_at(p->b.func, parts[0]);
+    ds_dtype own = info->type->dtype, wanted = p->step->strategy.tied_dtype;
+    sum_op over = {DS_OP_ALL_REDUCE, parts, n, n, names, sums};
+    if (wanted == DS_DTYPE_COUNT || wanted == own || info->n_binders) return put_sum(p, &over, err);
+    const char **narrow = DS_NEW_N(&p->unit->arena, const char *, n);
+    for (uint32_t i = 0; i < n; i++) {
+        narrow[i] = ds_arena_join(&p->unit->arena, names[i], ".tied");
+        parts[i] = cast(p, parts[i], wanted, ds_arena_join(&p->unit->arena, names[i], ".own"));
+    }
+    over.names = narrow;
+    DS_TRY(put_sum(p, &over, err));
+    for (uint32_t i = 0; i < n; i++) sums[i] = cast(p, sums[i], own, names[i]);
+    return DS_OK;
+}
+
 static uint32_t first_on(const ds_pipe_term *terms, uint32_t stage) {
     uint32_t i = 0;
     while (terms[i].stage != stage) i++;
@@ -108,8 +139,7 @@ ds_status ds_pipe__sum(ds_pipe *p, ds_pipe_term *terms, uint32_t n, ds_error *er
             parts[k] = terms[i].value;
             names[k++] = terms[i].name;
         }
-        sum_op reduce = {DS_OP_ALL_REDUCE, parts, n_stages, n_stages, names, sums};
-        DS_TRY(put_sum(p, &reduce, err));
+        DS_TRY(reduce(p, parts, n_stages, names, sums, err));
     }
     for (uint32_t i = 0, k = 0; i < n; i++) {
         uint32_t first = first_on(terms, terms[i].stage);
