@@ -13,6 +13,7 @@ typedef struct ds_mixed__pool {
     ds_mixed_goal goal;
     ds_mixed_faults faults;
     double price_weight; /* 0: the goal alone; 1: $ alone */
+    double within_s;     /* plans that are estimated slower come last; 0: none */
     uint32_t n;
     double values[DS_MIXED__POOL];
     ds_mixed_plan plans[DS_MIXED__POOL];

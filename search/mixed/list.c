@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SAMPLES = 64, EVERY_NUMBER = 8 };
+enum { MOST_SAMPLES = 64, EVERY_NUMBER = 8, LATE = 1000 };
 
 typedef struct lister {
     const ds_mixed_problem *problem;
@@ -44,6 +44,7 @@ static void drop(ds_mixed__pool *pool, uint32_t i) {
 static double value_of(const ds_mixed__pool *pool, const ds_mixed_plan *plan) {
     const double w = pool->price_weight, s = plan->estimate_s;
     double goal = ds_mixed_value(pool->problem, plan, pool->goal, &pool->faults, s);
+    if (pool->within_s > 0 && s > pool->within_s) goal *= LATE * s / pool->within_s;
     if (!(w > 0)) return goal;
     return pow(goal, 1 - w) *
            pow(ds_mixed_value(pool->problem, plan, DS_MIXED_COST, &pool->faults, s), w);

@@ -164,6 +164,7 @@ typedef ds_status (*ds_mixed_simulate)(void *context, ds_mixed_plan *plans, uint
 typedef struct ds_mixed_options {
     ds_mixed_goal goal;
     ds_mixed_faults faults;
+    double within_s;   /* slower plans do not count; 0: any */
     uint32_t max_runs; /* simulations */
     bool front;        /* plans that are cheap and slow are simulated too */
     ds_mixed_simulate simulate;

@@ -36,9 +36,9 @@ static bool is_same(const ds_mixed_plan *a, const ds_mixed_plan *b) {
 }
 
 static double value_of(const searcher *s, const ds_mixed_plan *plan) {
-    if (!plan->fits) return HUGE_VAL;
-    return ds_mixed_value(s->problem, plan, s->options->goal, &s->options->faults,
-                          (double)plan->step_ps * 1e-12);
+    const double step_s = (double)plan->step_ps * 1e-12, within_s = s->options->within_s;
+    if (!plan->fits || (within_s > 0 && step_s > within_s)) return HUGE_VAL;
+    return ds_mixed_value(s->problem, plan, s->options->goal, &s->options->faults, step_s);
 }
 
 /* The plan's place among the tried ones; s->n: it was not tried. */
@@ -244,7 +244,8 @@ ds_status ds_mixed_search(const ds_mixed_problem *problem, const ds_mixed_option
         pools[i] = (ds_mixed__pool){.problem = problem,
                                     .faults = options->faults,
                                     .goal = options->goal,
-                                    .price_weight = i / 3.0};
+                                    .price_weight = i / 3.0,
+                                    .within_s = options->within_s};
     ds_mixed__list(problem, pools, n_pools);
     result->n_estimated = pools[0].n_estimated;
     /* with a front half of the simulations are the other pools' */

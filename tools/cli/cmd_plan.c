@@ -131,6 +131,9 @@ static const cli_option option_rows[] = {
     {CLI_TEXT, AT(mixed.preempt), "preempt", 0, "GPU=RATE,...",
      .help = "Preemptions and failures of a GPU in an hour; each costs the work since the last "
              "checkpoint, and a restart"},
+    {CLI_REAL, AT(mixed.within_s), "within", 0, "SECONDS",
+     .help = "On several kinds of machines: the best plan whose step takes at most so long, as for "
+             "the cheapest with --objective cost"},
     {CLI_REAL, AT(mixed.checkpoint_s), "checkpoint", 0, "SECONDS",
      .help = "Time of a checkpoint; default: 60"},
     {CLI_REAL, AT(mixed.restart_s), "restart", 0, "SECONDS",

@@ -307,8 +307,12 @@ static ds_status write_plan(const cli_mixed *mixed, const ds_mixed_plan *best, d
 }
 
 static void put_nothing(const cli_mixed *mixed, ds_buf *out) {
-    if (mixed->result.n_simulated && mixed->first.code)
-        ds_buf_printf(out, "\nno plan could be simulated; the first: %s\n", mixed->first.message);
+    if (mixed->args->within_s > 0)
+        ds_buf_printf(out, "\nno simulated plan fits and takes %g s at most\n",
+                      mixed->args->within_s);
+    else if (mixed->result.n_simulated && mixed->first.code)
+        ds_buf_printf(out, "\nno plan fits; the first that was refused: %s\n",
+                      mixed->first.message);
     else
         ds_buf_put(out, "\nnothing fits: more devices, a smaller batch or a smaller model\n");
 }
@@ -368,6 +372,7 @@ static ds_status search(cli_mixed *mixed, ds_error *err) {
     ds_mixed_options options = {.goal = mixed->goal,
                                 .faults = mixed->faults,
                                 .front = mixed->args->front,
+                                .within_s = mixed->args->within_s,
                                 .simulate = cli_mixed_simulate,
                                 .context = mixed};
     options.max_runs = args_runs(mixed->args);
@@ -376,6 +381,20 @@ static ds_status search(cli_mixed *mixed, ds_error *err) {
     mixed->seconds =
         (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9;
     return DS_OK;
+}
+
+/* A key of the strategy that plans say themselves; NULL: none is fixed. */
+static const char *fixed_key(const cli_plan *plan) {
+    static const char *const own[] = {"dp",           "tp",           "pp",        "stage_dp",
+                                      "stage_tp",     "stage_layers", "dp_shares", "order",
+                                      "microbatches", "schedule",     "sp",        "zero",
+                                      "recompute",    "balance",      "cp",        "ep"};
+    for (uint32_t i = 0; i < plan->n_fixed; i++)
+        for (size_t k = 0; k < sizeof own / sizeof *own; k++)
+            if (strncmp(plan->fixed[i].path, "strategy.", 9) == 0 &&
+                strcmp(plan->fixed[i].path + 9, own[k]) == 0)
+                return plan->fixed[i].path;
+    return NULL;
 }
 
 int cli_plan_mixed(cli_plan *plan, const cli_mixed_arguments *args, const cli_options *common,
@@ -391,6 +410,12 @@ int cli_plan_mixed(cli_plan *plan, const cli_mixed_arguments *args, const cli_op
                 "distsim: error: --objective %s: on several kinds of machines step_time, cost, "
                 "energy or expected\n",
                 plan->objective);
+        return 2;
+    }
+    if (fixed_key(plan)) {
+        fprintf(stderr,
+                "distsim: error: --set %s: plans on several kinds of machines say the key\n",
+                fixed_key(plan));
         return 2;
     }
     mixed.n_workers = args->n_workers ? args->n_workers : (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);

@@ -11,6 +11,7 @@ enum { CLI_MIXED_WORKERS = 16 };
 typedef struct cli_mixed_arguments {
     const char *prices, *preempt;   /* "A100=3.67,V100=2.86"; failures of a device and hour */
     double checkpoint_s, restart_s; /* 0: the defaults below */
+    double within_s;                /* slower plans do not count; 0: any */
     bool front, peers, json;
     const char *write;
     uint32_t top;
