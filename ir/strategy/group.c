@@ -59,6 +59,26 @@ static ds_status read_by(const ds_binding *binding, const ds_attr *attr, ds_op_g
                         ds_scenario_knob("group", "by")->choices);
 }
 
+/* A key of one way, of two words. */
+typedef struct flag {
+    const char *key, *words[2];
+    ds_group_way way;
+} flag;
+
+/* Sets *out if the key is there and has the second word. */
+static ds_status read_flag(const ds_binding *binding, const ds_attr *block, const flag *of,
+                           const ds_op_group *group, bool *out, ds_error *err) {
+    const ds_attr *attr = ds_attr_find(block->items, block->n_items, of->key);
+    const char *word = NULL;
+    if (!attr) return DS_OK;
+    DS_TRY(ds_scenario_text_of(binding, attr, "group", of->key, &word, err));
+    *out = strcmp(word, of->words[1]) == 0;
+    if (group->by == of->way && (*out || strcmp(word, of->words[0]) == 0)) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, attr->loc,
+                        "group \"%s\": %s = %s: it is %s or %s, with by = %s", group->name, of->key,
+                        word, of->words[0], of->words[1], ds_group_way_word(of->way));
+}
+
 static ds_status read_shares(const ds_binding *binding, const ds_attr *attr, ds_op_group *out,
                              ds_error *err) {
     out->shares_loc = attr->loc;
@@ -93,6 +113,10 @@ ds_status ds_group_read(const ds_binding *binding, const ds_attr *block, ds_op_g
                             "group \"%s\": shares are parts for the devices of a mesh: say `on`; "
                             "the strategy's own replicas have dp_shares",
                             block->name);
+    static const flag cost = {"sfb_cost", {"nics", "serial"}, DS_GROUP_SFB};
+    static const flag sends = {"ps_sends", {"weights", "gradients"}, DS_GROUP_PS};
+    DS_TRY(read_flag(binding, block, &cost, out, &out->serial, err));
+    DS_TRY(read_flag(binding, block, &sends, out, &out->sends_sums, err));
     return shares ? read_shares(binding, shares, out, err) : DS_OK;
 }
 
@@ -160,7 +184,7 @@ void ds_group_put(ds_unit *unit, const ds_op_group *group) {
                      .quoted_name = true,
                      .labelled = true,
                      .kind = DS_ATTR_BLOCK};
-    block.items = DS_NEW_N(&unit->arena, ds_attr, 4);
+    block.items = DS_NEW_N(&unit->arena, ds_attr, 5);
     block.items[block.n_items++] = ops_of(unit, group);
     if (group->on) {
         ds_attr on = entry(unit, "on", DS_ATTR_PLACE);
@@ -171,5 +195,9 @@ void ds_group_put(ds_unit *unit, const ds_op_group *group) {
     if (group->shares)
         block.items[block.n_items++] = shares_of(unit, group->shares, group->n_shares);
     if (group->shares_by_time) block.items[block.n_items++] = word(unit, "shares", "time");
+    if (group->serial && group->by == DS_GROUP_SFB)
+        block.items[block.n_items++] = word(unit, "sfb_cost", "serial");
+    if (group->sends_sums && group->by == DS_GROUP_PS)
+        block.items[block.n_items++] = word(unit, "ps_sends", "gradients");
     say(unit, group->name, block);
 }

@@ -29,6 +29,8 @@ typedef struct ds_op_group {
     uint32_t n_shares;
     bool shares_by_time;
     ds_loc shares_loc;
+    bool sends_sums; /* ps: the server sends summed gradients back, and every replica updates */
+    bool serial;     /* sfb: factors are chosen by the cost of one bottleneck for all transfers */
 } ds_op_group;
 
 /* The word of `by`. */

@@ -1,12 +1,13 @@
 /* The problem of sufficient factors, from the instances of a plan.
  *
- * A vertex is a name: all instances of an operation in turns, microbatches and calls. A collective, as
- * a view, is its operand. */
+ * A vertex is a name: all instances of an operation in turns, microbatches and calls. A collective is
+ * its operand. */
 #include "sim/run/factors.h"
 
 #include "ir/passes/build/build.h"
 #include "ir/passes/build/path.h"
 #include "ir/strategy/scenario.h"
+#include "sim/run/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,9 @@ enum { PS_PER_US = 1000000, NS_PER_US = 1000 };
 
 typedef struct vertex {
     const char *name;
-    uint32_t with;   /* the vertex whose choice it shares; a root has itself */
-    bool is_free;    /* a backward operation of the model */
+    uint32_t with; /* the vertex whose choice it shares; a root has itself */
+    bool is_known;
+    bool is_free;    /* a backward operation of the group */
     bool is_passing; /* passes terms of a sum on */
     int64_t ps, gradient_bytes;
 } vertex;
@@ -30,6 +32,8 @@ typedef struct tensor {
 
 typedef struct finder {
     const ds_plan *plan;
+    const ds_op_group *group;
+    const char *model;
     ds_arena *arena;
     const char *axis; /* of the replicas, interned; NULL: not known */
     const ds_group *ring;
@@ -56,10 +60,30 @@ static uint32_t origin_of(const finder *f, uint32_t value) {
 
 /* ---- replicas ---- */
 
-static bool is_backward(const ds_record *record) {
+/* The loops around a scope, from the inside out. */
+static const ds_path_loop *loops_of(const finder *f, uint32_t scope) {
+    ds_path_loop *loops = NULL, **at = &loops;
+    for (; scope != DS_NONE; scope = f->plan->scopes.at[scope].up) {
+        const ds_scope *s = &f->plan->scopes.at[scope];
+        if (!s->op || s->op->code != DS_OP_FOR) continue;
+        *at = DS_NEW(f->arena, ds_path_loop);
+        **at = (ds_path_loop){ds_path_loop_name(s->func, s->op), DS_ANY_TURN, NULL};
+        at = (ds_path_loop **)&(*at)->up;
+    }
+    return loops;
+}
+
+/* Is the instance of a backward operation of the group? Casts that `lower` adds have no path. */
+static bool is_backward(const finder *f, uint32_t inst) {
+    const ds_record *record = record_of(f, inst);
     if (!record->op || record->kind != DS_REC_COMPUTE) return false;
     const char *name = ds_path_op_name(record->func, record->op), *dot = strrchr(name, '.');
-    return dot && ds_path_is_gradient(dot + 1) && !strstr(name, ".cast.");
+    if (!dot || !ds_path_is_gradient(dot + 1) || strstr(name, ".cast.")) return false;
+    const char *forward = ds_arena_strndup(f->arena, name, (size_t)(dot - name));
+    const ds_path_loop *loops = loops_of(f, f->plan->insts.at[inst].scope);
+    for (uint32_t i = 0; i < f->group->n_ops; i++)
+        if (ds_path_match(f->group->ops[i], f->model, loops, forward, NULL)) return true;
+    return false;
 }
 
 static bool is_reduction(const finder *f, const ds_record *record) {
@@ -77,7 +101,7 @@ static void find_replicas(finder *f) {
         for (uint32_t k = 0; k < ds_plan_n_reads(f->plan, i); k++) {
             uint32_t value = f->plan->operands.at[f->plan->insts.at[i].first_operand + k];
             const ds_vinst *v = &f->plan->values.at[origin_of(f, value)];
-            if (!is_backward(record_of(f, v->inst))) continue;
+            if (!is_backward(f, v->inst)) continue;
             f->axis = record->op->over[0];
             f->ring = &record->groups[0];
         }
@@ -114,12 +138,18 @@ static uint32_t vertex_of(finder *f, uint32_t record_index) {
     uint64_t key = record->op ? ds_hash_bytes(name, strlen(name)) : ~(uint64_t)record_index;
     uint64_t *slot = ds_map_slot(&f->by_name, key);
     if (!*slot) {
-        bool all = record->n_devices == f->ring->n_devices;
-        vertex v = {.name = name, .with = f->vertices.n, .is_free = all && is_backward(record)};
+        vertex v = {.name = name, .with = f->vertices.n};
         DS_PUSH(f->arena, &f->vertices, v);
         *slot = f->vertices.n;
     }
     return (uint32_t)*slot - 1;
+}
+
+static bool same_devices(const finder *f, const ds_record *record) {
+    uint32_t n = f->ring->n_devices, found = 0;
+    for (uint32_t i = 0; i < n && record->n_devices == n; i++)
+        for (uint32_t k = 0; k < n; k++) found += record->devices[k] == f->ring->devices[i];
+    return found == n;
 }
 
 static int64_t slowest_ps(const ds_record *record) {
@@ -210,6 +240,15 @@ static void read_reduction(finder *f, uint32_t inst) {
     }
 }
 
+static void add_instance(finder *f, uint32_t inst) {
+    const ds_record *record = record_of(f, inst);
+    vertex *v = &f->vertices.at[f->vertex_of[f->plan->insts.at[inst].record]];
+    if (!v->is_known) v->is_free = same_devices(f, record) && is_backward(f, inst);
+    v->is_known = true;
+    v->ps += slowest_ps(record);
+    read_operands(f, inst);
+}
+
 static void read_plan(finder *f) {
     const ds_plan *plan = f->plan;
     for (uint32_t r = 0; r < plan->records.n; r++) {
@@ -220,8 +259,7 @@ static void read_plan(finder *f) {
     for (uint32_t i = 0; i < plan->insts.n; i++) {
         const ds_record *record = record_of(f, i);
         if (record->kind == DS_REC_COMPUTE && record->op) {
-            f->vertices.at[f->vertex_of[plan->insts.at[i].record]].ps += slowest_ps(record);
-            read_operands(f, i);
+            add_instance(f, i);
         } else if (is_reduction(f, record)) {
             read_reduction(f, i);
         }
@@ -261,14 +299,14 @@ static ds_sfb_tensor *list_tensors(finder *f) {
     return out;
 }
 
-static ds_status choose(finder *f, ds_sfb_gather gather, ds_factors *out, ds_error *err) {
+static ds_status choose(finder *f, ds_factors *out, ds_error *err) {
     find_replicas(f);
     if (!f->axis) return DS_OK;
     f->vertex_of = DS_NEW_N(f->arena, uint32_t, f->plan->records.n + 1);
     f->counted = DS_NEW_N(f->arena, bool, f->plan->values.n + 1);
     read_plan(f);
     ds_sfb_problem problem = {.n_replicas = f->ring->n_devices,
-                              .gather = gather,
+                              .gather = f->group->serial ? DS_SFB_SERIAL : DS_SFB_NICS,
                               .n_ops = f->vertices.n,
                               .n_tensors = f->tensors.n,
                               .op = list_ops(f),
@@ -284,35 +322,117 @@ static ds_status choose(finder *f, ds_sfb_gather gather, ds_factors *out, ds_err
     return DS_OK;
 }
 
-ds_status ds_factors_choose(const ds_result *result, ds_sfb_gather gather, ds_arena *arena,
+ds_status ds_factors_choose(const ds_result *result, const ds_op_group *group, ds_arena *arena,
                             ds_factors *out, ds_error *err) {
-    finder f = {.plan = result->plan, .arena = arena};
+    finder f = {.plan = result->plan,
+                .group = group,
+                .model = ds_scenario_model(result->source->unit)->name,
+                .arena = arena};
     *out = (ds_factors){0};
     ds_map_init(&f.by_name);
     ds_map_init(&f.by_result);
-    ds_status status = choose(&f, gather, out, err);
+    ds_status status = choose(&f, out, err);
     ds_map_deinit(&f.by_name);
     ds_map_deinit(&f.by_result);
     return status;
 }
 
-/* ---- into the scenario ---- */
+/* ---- the search ---- */
 
-void ds_factors_write(ds_unit *unit, const ds_factors *factors, const ds_place *on) {
-    const ds_attr *old = ds_scenario_find(unit, "strategy", "ops");
-    const char *model = ds_scenario_model(unit)->name;
-    uint32_t n = old ? old->n_items : 0;
-    ds_attr ops = {.kind = DS_ATTR_BLOCK, .multiline = true};
-    ops.items = DS_NEW_N(&unit->arena, ds_attr, n + factors->n + 1);
-    if (n) memcpy(ops.items, old->items, n * sizeof *ops.items);
-    ops.n_items = n;
-    for (uint32_t i = 0; i < factors->n; i++) {
-        const char *path = ds_arena_printf(&unit->arena, "%s/%s", model, factors->op[i]);
-        ops.items[ops.n_items++] = (ds_attr){.name = ds_intern(&unit->strings, path),
-                                             .quoted_name = true,
-                                             .kind = DS_ATTR_PLACE,
-                                             .is_override = true,
-                                             .place = *on};
+typedef struct searcher {
+    const ds_binding *source;
+    const ds_profiles *profiles;
+    const ds_sim_options *options;
+    ds_arena arena;
+    ds_result *best;
+} searcher;
+
+bool ds_factors_wanted(const ds_binding *source) {
+    const ds_attr *groups = ds_strategy_groups(source->unit);
+    if (!groups || !ds_scenario_model(source->unit) || ds_scenario_is_program(source->unit))
+        return false;
+    for (uint32_t i = 0; i < groups->n_items; i++) {
+        ds_op_group group; /* passes report an error */
+        if (ds_group_read(source, &groups->items[i], &group, NULL) == DS_OK &&
+            group.by == DS_GROUP_SFB)
+            return true;
     }
-    ds_scenario_set(unit, "strategy", "ops", ops);
+    return false;
+}
+
+static void put_factors(searcher *s, const ds_op_group *group, const ds_factors *factors) {
+    ds_unit *unit = s->source->unit;
+    ds_op_group whole = {
+        .name = ds_intern(&unit->strings, ds_arena_printf(&s->arena, "%s factors", group->name)),
+        .on = group->on,
+        .by = DS_GROUP_DUPLICATE};
+    whole.ops = DS_NEW_N(&s->arena, const char *, factors->n + 1);
+    for (; whole.n_ops < factors->n; whole.n_ops++)
+        whole.ops[whole.n_ops] = ds_arena_printf(&s->arena, "%s/%s", ds_scenario_model(unit)->name,
+                                                 factors->op[whole.n_ops]);
+    ds_group_put(unit, &whole);
+}
+
+static bool is_better(const ds_result *a, const ds_result *b) {
+    if (a->metrics.fits != b->metrics.fits) return a->metrics.fits;
+    return a->run.step_ps < b->run.step_ps;
+}
+
+/* Simulates the step with the factors of the group; keeps the better scenario. A choice that a pass
+ * cannot carry out (gradients of microbatches that lie unlike) is dropped. */
+static ds_status try_group(searcher *s, const ds_op_group *group, ds_error *err) {
+    ds_scenario old = *ds_unit_scenario(s->source->unit);
+    ds_factors factors;
+    ds_result *result;
+    DS_TRY(ds_factors_choose(s->best, group, &s->arena, &factors, err));
+    if (!factors.n) return DS_OK;
+    put_factors(s, group, &factors);
+    ds_status status = ds_simulate(s->source, s->profiles, s->options, &result, err);
+    if (status == DS_ERR_UNSUPPORTED) ds_scenario_restore(s->source->unit, &old);
+    if (status != DS_OK) return status == DS_ERR_UNSUPPORTED ? DS_OK : status;
+    bool better = is_better(result, s->best);
+    if (!better) ds_scenario_restore(s->source->unit, &old);
+    ds_result_free(better ? s->best : result);
+    if (better) s->best = result;
+    return DS_OK;
+}
+
+static ds_status search(searcher *s, ds_error *err) {
+    const ds_attr *blocks = ds_strategy_groups(s->source->unit);
+    DS_VEC(ds_op_group) groups = {0};
+    for (uint32_t i = 0; i < blocks->n_items; i++) {
+        ds_op_group group;
+        DS_TRY(ds_group_read(s->source, &blocks->items[i], &group, err));
+        if (group.by != DS_GROUP_SFB) continue;
+        DS_PUSH(&s->arena, &groups, group);
+        group.by = DS_GROUP_ALL_REDUCE;
+        ds_group_put(s->source->unit, &group);
+    }
+    DS_TRY(ds_simulate(s->source, s->profiles, s->options, &s->best, err));
+    for (uint32_t i = 0; i < groups.n; i++) DS_TRY(try_group(s, &groups.at[i], err));
+    return DS_OK;
+}
+
+ds_status ds_run__factors(const ds_binding *source, const ds_profiles *profiles,
+                          const ds_sim_options *options, ds_result **out, ds_error *err) {
+    ds_sim_options turns = *options;
+    searcher s = {.source = source, .profiles = profiles, .options = &turns};
+    ds_scenario old = *ds_unit_scenario(source->unit);
+    turns.repeat_turns = 0;
+    ds_arena_init(&s.arena);
+    ds_status status = search(&s, err);
+    if (status != DS_OK) ds_scenario_restore(source->unit, &old);
+    if (status != DS_OK) ds_result_free(s.best);
+    if (status == DS_OK) *out = s.best;
+    ds_arena_deinit(&s.arena);
+    return status;
+}
+
+ds_status ds_factors_find(const ds_binding *source, const ds_profiles *profiles,
+                          const ds_sim_options *options, ds_error *err) {
+    ds_result *result = NULL;
+    if (!ds_factors_wanted(source)) return DS_OK;
+    DS_TRY(ds_simulate(source, profiles, options, &result, err));
+    ds_result_free(result);
+    return DS_OK;
 }

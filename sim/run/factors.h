@@ -8,26 +8,42 @@
  * the least bandwidth of a link on the routes from each replica to the next, in the order of the
  * reduction's ring.
  *
- * The choice knows no overlap. So it is simulated beside the plain step, and the faster one is kept. */
+ * The choice knows no overlap. So the step with the choice is simulated beside the step without, and the
+ * faster one is kept.
+ *
+ * A pass cannot simulate, so the caller of the passes finds the choice of a group with by = sfb before
+ * the passes run, as it finds a cut by time (balance.h). The group gets by = all_reduce, and the chosen
+ * operations become a group of their own with by = duplicate: "NAME factors". */
 #ifndef DS_RUN_FACTORS_H
 #define DS_RUN_FACTORS_H
 
+#include "ir/strategy/group.h"
 #include "sim/run/run.h"
 #include "sim/run/sfb.h"
 
 typedef struct ds_factors {
-    uint32_t n_replicas; /* 0: the step has no reduction of gradients over replicas alone */
+    uint32_t
+        n_replicas; /* 0: the step has no reduction of the group's gradients by devices that all
+                          * have a part of the batch */
     int64_t mb_per_s;
     const char **op; /* that are whole: names of backward operations, "head.fc1.dw" */
     uint32_t n;
     ds_sfb_choice choice; /* its bytes and cost */
 } ds_factors;
 
-/* The best choice for the step of `result`, simulated turn by turn. Memory lives in `arena`. Errors:
- * those of ds_sfb_choose, of routes. */
-ds_status ds_factors_choose(const ds_result *result, ds_sfb_gather gather, ds_arena *arena,
+/* The best choice among the backward operations of a group, for the step of `result`, simulated turn by
+ * turn. Memory lives in `arena`. Errors: those of ds_sfb_choose, of routes. */
+ds_status ds_factors_choose(const ds_result *result, const ds_op_group *group, ds_arena *arena,
                             ds_factors *out, ds_error *err);
-/* Adds to the scenario's `ops` that the chosen operations are whole on `on`. */
-void ds_factors_write(ds_unit *unit, const ds_factors *factors, const ds_place *on);
+
+/* Has the scenario of a verified, bound unit a group with by = sfb? */
+bool ds_factors_wanted(const ds_binding *source);
+
+/* Writes the choice for each group with by = sfb into the scenario of source->unit. The groups' choices
+ * are tried in their order: a choice with which the step is slower, or does not fit where it fits
+ * without, is dropped. 1 simulation and 1 more a group. Errors: those of ds_simulate and of
+ * ds_factors_choose. */
+ds_status ds_factors_find(const ds_binding *source, const ds_profiles *profiles,
+                          const ds_sim_options *options, ds_error *err);
 
 #endif

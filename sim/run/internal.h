@@ -18,6 +18,8 @@ ds_status ds_run__jobs(const ds_binding *source, const ds_profiles *profiles,
 /* ds_simulate with balance = time: writes the cut into the source's scenario (balance.c). */
 ds_status ds_run__balance(const ds_binding *source, const ds_profiles *profiles,
                           const ds_sim_options *options, ds_result **out, ds_error *err);
+ds_status ds_run__factors(const ds_binding *source, const ds_profiles *profiles,
+                          const ds_sim_options *options, ds_result **out, ds_error *err);
 /* ds_simulate with dp_shares = time: writes the parts into the source's scenario (shares.c). */
 ds_status ds_run__shares(const ds_binding *source, const ds_profiles *profiles,
                          const ds_sim_options *options, ds_result **out, ds_error *err);

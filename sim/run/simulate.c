@@ -3,6 +3,7 @@
 #include "ir/strategy/scenario.h"
 #include "ir/strategy/tokens.h"
 #include "sim/run/balance.h"
+#include "sim/run/factors.h"
 #include "sim/run/internal.h"
 #include "sim/run/montecarlo.h"
 #include "sim/run/shares.h"
@@ -307,6 +308,7 @@ ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
         return ds_run__jobs(binding, profiles, options, out, err);
     if (ds_shares_wanted(binding)) return ds_run__shares(binding, profiles, options, out, err);
     if (ds_balance_wanted(binding)) return ds_run__balance(binding, profiles, options, out, err);
+    if (ds_factors_wanted(binding)) return ds_run__factors(binding, profiles, options, out, err);
     ds_result *r = ds_xcalloc(1, sizeof *r);
     const ds_binding *program;
     r->source = binding;

@@ -5,6 +5,7 @@
 #include "search/space/space.h"
 #include "sim/report/costs.h"
 #include "sim/run/balance.h"
+#include "sim/run/factors.h"
 #include "sim/run/shares.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/colour.h"
@@ -211,10 +212,13 @@ void cli_close(cli_source *source) {
 ds_status cli_balance(const cli_source *source, const cli_options *options, ds_error *err) {
     const ds_profiles *profiles;
     ds_sim_options how = {0};
-    if (!ds_balance_wanted(&source->binding) && !ds_shares_wanted(&source->binding)) return DS_OK;
+    if (!ds_balance_wanted(&source->binding) && !ds_shares_wanted(&source->binding) &&
+        !ds_factors_wanted(&source->binding))
+        return DS_OK;
     DS_TRY(ds_sim_options_read(&source->binding, &how, err));
     DS_TRY(cli_load_profiles(options, &profiles, err));
     ds_status status = ds_shares_find(&source->binding, profiles, &how, err);
     if (status == DS_OK) status = ds_balance_find(&source->binding, profiles, &how, err);
+    if (status == DS_OK) status = ds_factors_find(&source->binding, profiles, &how, err);
     return status;
 }

@@ -330,15 +330,35 @@ static uint8_t result_seq(const chooser *c, const ds_rule_term *term) {
     return seq;
 }
 
+/* The server on which all operands are; NULL: not all are on one. */
+static const ds_layout *common_server(const chooser *c) {
+    const ds_layout *server = NULL;
+    for (uint32_t i = 0; c->in && i < c->n_in; i++) {
+        if (c->s->f.state[c->op->in[i].value.i] == DS_SHARD_ZEROS) continue;
+        if (!c->now[i].server || c->now[i].mesh != c->mesh) return NULL;
+        if (server && server->server != c->now[i].server) return NULL;
+        server = &c->now[i];
+    }
+    return server;
+}
+
+static void stay_on(ds_layout *layout, const ds_layout *server) {
+    if (server) layout->server = server->server;
+    if (server) layout->server_axis = server->server_axis;
+}
+
 static void set_choice(const chooser *c, ds_shard_choice *choice) {
+    const ds_layout *server = common_server(c);
     for (uint32_t i = 0; i < c->n_in; i++) {
         choice->in[i] = term_layout(c, term_in(c, i));
+        stay_on(&choice->in[i], server);
         if (!c->in) continue;
         choice->in[i].sum = passing(c, false);
         choice->in[i].max = passing(c, true);
     }
     for (uint32_t i = 0; i < c->n_out; i++) {
         choice->out[i] = term_layout(c, term_out(c, i));
+        stay_on(&choice->out[i], server);
         choice->seq[i] = result_seq(c, term_out(c, i));
     }
 }

@@ -8,6 +8,9 @@
  *   zero = 2  the reduce_scatter follows the op that makes the gradient, for every microbatch
  *   zero = 3  weights are split too, and gathered before each read, or once (whole.c)
  *
+ * In a group with by = ps a gradient is summed on a server, device w mod n for the step's weight w, as
+ * soon as it is made. The server updates the weight, and its states are there; or the sum is broadcast.
+ *
  * With no_sync, ZeRO 2 and 3 scatter as ZeRO 1 does, in the last microbatch.
  *
  * (Rajbhandari et al., ZeRO, arXiv:1910.02054, figure 1 and section 7.) States are split on a dim
@@ -251,6 +254,51 @@ static ds_status follow_states(ds_sharder *s, ds_value old, const ds_layout *who
     return DS_OK;
 }
 
+/* ---- parameter servers ---- */
+
+/* The lie of the first reader of the weight, if a server sums its gradient. */
+static const ds_shard_lie *served(const ds_sharder *s, uint32_t weight) {
+    const char *name = s->step->weights.at[weight].name;
+    const uint64_t *found =
+        s->has_servers && s->f.places ? ds_map_find(&s->f.places->readers, DS_KEY(name)) : NULL;
+    const ds_shard_lie *lie = found ? ((const ds_shard_reader *)(uintptr_t)*found)->lie : NULL;
+    return lie && lie->by_server ? lie : NULL;
+}
+
+static void put_server(const ds_sharder *s, const ds_shard_lie *lie, uint32_t weight,
+                       ds_layout *layout) {
+    int64_t n = ds_shard__axis_size(s, lie->mesh, lie->server_axis);
+    layout->server = (uint16_t)(1 + weight % n);
+    layout->server_axis = lie->server_axis;
+}
+
+void ds_shard__update_at(const ds_sharder *s, uint32_t weight, ds_layout *layout) {
+    const ds_shard_lie *lie = served(s, weight);
+    if (lie && lie->server_updates && lie->mesh == layout->mesh) put_server(s, lie, weight, layout);
+}
+
+/* Pushes a gradient to its server; pulls the sum if all replicas update. */
+static ds_status push(ds_sharder *s, const ds_shard_lie *lie, ds_value old, ds_use grad,
+                      ds_error *err) {
+    const uint64_t *weight = ds_map_find(&s->f.gradients, old.i);
+    ds_layout sum = ds_shard__layout(s, ds_shard__type_of(s, &grad));
+    sum.sum = sum.max = 0;
+    ds_layout whole = sum;
+    put_server(s, lie, (uint32_t)*weight - 1, &sum);
+    DS_TRY(ds_shard__move(s, grad, &sum, &grad, err));
+    if (!lie->server_updates) DS_TRY(ds_shard__move(s, grad, &whole, &grad, err));
+    s->f.to[old.i] = grad;
+    return DS_OK;
+}
+
+/* The lie by which a gradient goes to a server; NULL: it does not. */
+static const ds_shard_lie *server_of(const ds_sharder *s, ds_value old, const ds_layout *now) {
+    const uint64_t *weight = ds_map_find(&s->f.gradients, old.i);
+    bool whole = weight && *weight && *weight <= s->step->weights.n;
+    const ds_shard_lie *lie = whole ? served(s, (uint32_t)*weight - 1) : NULL;
+    return lie && lie->mesh == now->mesh && now->sum >> lie->server_axis & 1 ? lie : NULL;
+}
+
 ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_error *err) {
     int64_t zero = s->step->strategy.zero;
     const ds_type *type = ds_value_at(s->f.b.func, grad)->type;
@@ -259,6 +307,8 @@ ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_erro
     bool late = zero <= 1 && s->step->strategy.late_reduce && !is_result(s, old);
     bool once = zero <= 1 || s->step->strategy.no_sync;
     if (!now.sum || late || (once && !s->f.final)) return DS_OK;
+    const ds_shard_lie *lie = server_of(s, old, &now);
+    if (lie) return push(s, lie, old, ds_use_of(grad), err);
     ds_layout whole = to;
     if (zero >= 1 + is_stateless(s, old)) to = ds_shard__zero_layout(s, type, &to);
     DS_TRY(follow_states(s, old, &whole, &to, err));

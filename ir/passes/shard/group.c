@@ -133,6 +133,32 @@ static ds_status make_replicas(ds_sharder *s, ds_shard_group *g, ds_error *err) 
     return DS_OK;
 }
 
+/* Replicas whose gradients meet on a server: one coordinate of the one axis. */
+static ds_status make_served(ds_sharder *s, ds_shard_group *g, ds_error *err) {
+    const ds_shard_mesh *mesh = &s->meshes.at[g->mesh];
+    uint32_t axes = 0, axis = 0;
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        if (mesh->axes[a].size > 1) axes++, axis = a;
+    const ds_strategy *st = &s->step->strategy;
+    if (st->zero || st->pp > 1)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, g->said.loc, "group \"%s\": by = ps: %s",
+                            g->said.name,
+                            st->zero ? "servers keep the states, which zero shares out already"
+                                     : "servers are for steps without a pipeline: leave pp out");
+    if (axes > 1)
+        return ds_error_set(
+            err, DS_ERR_UNSUPPORTED, g->said.loc,
+            "group \"%s\": by = ps: @%s has %u axes of several devices; servers are "
+            "the devices of one axis",
+            g->said.name, mesh->name, axes);
+    DS_TRY(make_replicas(s, g, err));
+    g->lies[0].by_server = axes == 1;
+    s->has_servers |= axes == 1;
+    g->lies[0].server_updates = !g->said.sends_sums;
+    g->lies[0].server_axis = (uint8_t)axis;
+    return DS_OK;
+}
+
 /* Each device computes all. */
 static ds_status make_copies(ds_sharder *s, ds_shard_group *g, ds_error *err) {
     (void)err;
@@ -176,8 +202,10 @@ static const struct {
     [DS_GROUP_ALL_REDUCE] = {.make = make_replicas, .shared = true},
     [DS_GROUP_DUPLICATE] = {.make = make_copies},
     [DS_GROUP_SPLIT] = {.make = make_owners, .owned = true},
-    [DS_GROUP_PS] = {.refused = "gradients are summed by all_reduce so far, by no server"},
-    [DS_GROUP_SFB] = {.refused = "gradients are summed by all_reduce so far, not made of factors"},
+    [DS_GROUP_PS] = {.make = make_served, .shared = true},
+    [DS_GROUP_SFB] = {.refused =
+                          "the operations that are whole are chosen by simulation, and a pass "
+                          "does not simulate: they must be found before the passes run"},
 };
 
 /* ---- the groups of a strategy ---- */

@@ -64,6 +64,10 @@ typedef struct ds_layout {
     uint8_t axis[DS_MAX_RANK][DS_SHARD_AXES]; /* major → minor */
     uint8_t sum, max;                         /* bits: partial over these axes */
     uint8_t shares; /* bits of dims in the shares of the mesh (other dims evenly, or by ZeRO) */
+    /* 1 + the coordinate on server_axis at which alone the value is: on a parameter server; 0: at all
+     * of them. */
+    uint16_t server;
+    uint8_t server_axis;
 } ds_layout;
 
 /* ---- logical axes ---- */
@@ -114,8 +118,11 @@ typedef struct ds_shard_lie {
     uint8_t mesh;
     const ds_attr *factors; /* n: x, k: [y, z] */
     uint32_t n_factors;
-    bool by_batch; /* all axes of the mesh split the batch */
-    bool even;     /* in equal parts, although the mesh has shares */
+    bool by_batch;       /* all axes of the mesh split the batch */
+    bool even;           /* in equal parts, although the mesh has shares */
+    bool by_server;      /* gradients are summed on one device */
+    bool server_updates; /* which then updates the weight */
+    uint8_t server_axis;
     bool is_group;
     bool used; /* of an override: an op matches */
 } ds_shard_lie;
@@ -209,6 +216,7 @@ typedef struct ds_sharder {
     ds_shard_group *groups;
     uint32_t n_groups;
     bool wants_batch;
+    bool has_servers;                 /* places of values are written, because of coordinates */
     DS_VEC(ds_shard_places *) places; /* heap */
 
     ds_shard_frame f; /* the function being made */
@@ -419,6 +427,9 @@ ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_erro
 /* Is the op a final gradient (optimizer/clip.c)? *out is then the layout that its optimizer
  * reads. */
 bool ds_shard__done_layout(const ds_sharder *s, const ds_op *op, ds_layout *out);
+/* Where a weight's states are and its update is made, if that is a parameter server: `layout` gets the
+ * server. */
+void ds_shard__update_at(const ds_sharder *s, uint32_t weight, ds_layout *layout);
 /* Reduces all pending gradients. */
 ds_status ds_shard__flush(ds_sharder *s, ds_error *err);
 

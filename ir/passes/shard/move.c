@@ -6,6 +6,9 @@
  * that are still missing are cut out of each device's part, without communication. Each step
  * removes an axis from a wrong dim, so the list ends.
  *
+ * A parameter server is one coordinate of an axis. A sum over the axis goes there by a reduce, and a
+ * value comes back by a broadcast.
+ *
  * Prices are bytes that one device sends in a ring: an all_gather of parts of S bytes over n
  * (n−1)·S, a reduce_scatter of S (n−1)/n·S, an all_reduce twice that, an all_to_all (n−1)/n·S. */
 #include "ir/passes/shard/internal.h"
@@ -121,16 +124,30 @@ static void unsplit(const ds_layout *to, ds_layout *now, steps *list) {
     }
 }
 
+/* A reduce to a server or a broadcast from one. */
+static void serve(ds_layout *now, ds_opcode code, const ds_layout *server, steps *list) {
+    step *st = add_step(list, code, 0);
+    st->axes[st->n_axes++] = server->server_axis;
+    now->sum &= (uint8_t) ~(1u << server->server_axis);
+    now->server = code == DS_OP_REDUCE ? server->server : 0;
+    now->server_axis = server->server_axis;
+    st->after = *now;
+}
+
 static void plan(const ds_layout *from, const ds_layout *to, steps *list) {
-    ds_layout now = *from;
+    ds_layout now = *from, target = *to;
+    uint8_t pushed = to->server ? now.sum & (uint8_t)(1u << to->server_axis) : 0;
     list->n = 0;
+    target.sum |= pushed;
     if (from->mesh != to->mesh) { /* sum on the old mesh, then reshard once */
         ds_layout summed = now;
         summed.sum = summed.max = 0;
         reduce(&summed, &now, list);
     } else {
-        reduce(to, &now, list);
-        unsplit(to, &now, list);
+        if (now.server && !to->server) serve(&now, DS_OP_BROADCAST, from, list);
+        reduce(&target, &now, list);
+        unsplit(&target, &now, list);
+        if (pushed) serve(&now, DS_OP_REDUCE, to, list);
     }
     if (!ds_shard__same_layout(&now, to)) add_step(list, DS_OP_RESHARD, 0)->after = *to;
 }
@@ -186,7 +203,10 @@ ds_use ds_shard__resolved(ds_sharder *s, ds_use use) {
 static const char *suffix_of(ds_opcode code) {
     switch (code) {
     case DS_OP_ALL_REDUCE:
+    case DS_OP_REDUCE:
         return ".sum";
+    case DS_OP_BROADCAST:
+        return ".pulled";
     case DS_OP_REDUCE_SCATTER:
         return ".part";
     case DS_OP_ALL_GATHER:
@@ -213,6 +233,12 @@ static ds_status emit(ds_sharder *s, ds_use from, const step *st, ds_use *out, d
         st->code == DS_OP_ALL_TO_ALL)
         op->dim = ds_expr_int(exprs, st->dim);
     if (st->code == DS_OP_ALL_TO_ALL) op->dim_to = ds_expr_int(exprs, st->dim_to);
+    if (st->code == DS_OP_REDUCE) ds_build_attr_int(b, op, "root", st->after.server - 1);
+    if (st->code == DS_OP_REDUCE ||
+        st->code == DS_OP_BROADCAST) { /* servers work beside each other */
+        int server = (now.server ? now.server : st->after.server) - 1;
+        ds_build_attr_text(b, op, "stream", ds_arena_printf(&s->unit->arena, "server%d", server));
+    }
     bool writes =
         st->code == DS_OP_RESHARD ||
         (st->code == DS_OP_REDUCE_SCATTER && (s->step->strategy.zero_uneven || st->after.shares));

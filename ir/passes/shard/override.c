@@ -148,6 +148,11 @@ static ds_shard_lie *override_of(const finder *f, const char *name) {
     return NULL;
 }
 
+static bool is_backward(const finder *f, const ds_op *op) {
+    const char *end, *name = ds_path_op_name(f->p->func, op);
+    return forward_name(&f->s->unit->arena, name, &end) && ds_path_is_gradient(end);
+}
+
 /* An op that an override names, or an op of the forward pass that is in a group. */
 static ds_status lay_named(finder *f, const ds_op *op, ds_error *err) {
     const char *name = ds_path_op_name(f->p->func, op);
@@ -158,7 +163,8 @@ static ds_status lay_named(finder *f, const ds_op *op, ds_error *err) {
         lie->used = true;
         ds_shard__lay(f->s, f->p, op, lie, true);
     } else {
-        DS_TRY(ds_shard__group_of(f->s, f->loops, name, f->backward, &group, err));
+        DS_TRY(ds_shard__group_of(f->s, f->loops, name, f->backward || is_backward(f, op), &group,
+                                  err));
     }
     if (!group) return DS_OK;
     group->used = true;
@@ -192,11 +198,6 @@ ds_value ds_shard__arg_of(const ds_func *func, ds_value value) {
         info = ds_value_at(func, value);
     }
     return value;
-}
-
-static bool is_backward(const finder *f, const ds_op *op) {
-    const char *end, *name = ds_path_op_name(f->p->func, op);
-    return forward_name(&f->s->unit->arena, name, &end) && ds_path_is_gradient(end);
 }
 
 static ds_status note_readers(finder *f, const ds_op *op, ds_error *err) {

@@ -42,12 +42,12 @@ static ds_status call_args(ds_sharder *s, const ds_op *old, const ds_func *calle
         if (!callee) continue;
         ds_layout to = ds_shard__layout(s, ds_value_at(callee, callee->args[i])->type);
         ds_layout now = ds_shard__layout(s, types[i]);
-        if (!family)
-            DS_TRY(ds_shard__move(s, in[i], &to, &in[i], err));
-        else if (!ds_shard__same_layout(&now, &to))
+        bool summed = (to.sum & ~now.sum) || (to.max & ~now.max); /* a sum cannot be a term again */
+        if (summed || (family && !ds_shard__same_layout(&now, &to)))
             return ds_error_set(err, DS_ERR_UNSUPPORTED, old->loc,
-                                "the family %%%s is split otherwise than at the first call of @%s",
-                                info->name, callee->name);
+                                "%s%%%s is split otherwise than at the first call of @%s",
+                                family ? "the family " : "", info->name, callee->name);
+        if (!family) DS_TRY(ds_shard__move(s, in[i], &to, &in[i], err));
     }
     return DS_OK;
 }
@@ -96,6 +96,7 @@ static ds_status add_arg(ds_sharder *s, ds_value old, const ds_type *given, ds_e
         known.home = layout;
         if (weight ? ds_shard__gets_parts(s) : zero >= 1)
             layout = ds_shard__zero_layout(s, info->type, &layout);
+        if (!weight) ds_shard__update_at(s, (uint32_t)*owner, &layout);
     } else if (given) {
         layout = ds_shard__layout(s, given);
     } else {

@@ -229,6 +229,8 @@ static ds_status choose_layouts(ds_sharder *s, const ds_op *old, const ds_use *i
     }
     if (is_optimizer(old)) { /* states are not moved */
         ds_layout states = layout_of(s, in[old->n_in > 2 ? old->n_in - 1 : 0]);
+        const uint64_t *weight = ds_map_find(&s->f.weights, old->in[0].value.i);
+        if (weight) ds_shard__update_at(s, (uint32_t)*weight, &states);
         for (uint32_t i = 0; i < DS_MAX_OPERANDS; i++) choice->in[i] = choice->out[i] = states;
         return DS_OK;
     }

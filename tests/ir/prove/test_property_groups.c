@@ -62,19 +62,21 @@ static void put_shares(uint64_t seed, uint32_t group, ds_buf *out) {
         ds_buf_printf(out, ", shares = %s", shares[devices_of(seed, group) - 1]);
 }
 
-/* Each group has the operations of some digits. */
-static void put_group(uint32_t digits, uint64_t seed, uint32_t group, ds_buf *out) {
-    static const char *const ways[] = {"all_reduce", "all_reduce", "duplicate", "split"};
-    uint32_t n = 0;
+/* Each group has the operations of some digits. Servers go with zero = 0. */
+static void put_group(uint32_t digits, const random_model *m, uint32_t group, ds_buf *out) {
+    static const char *const ways[] = {"all_reduce", "ps",         "ps, ps_sends = gradients",
+                                       "duplicate",  "all_reduce", "split"};
+    uint64_t seed = m->seed;
+    uint32_t n = 0, way = draw(seed, 1, group, 6);
+    if (m->plan.at[KNOB_ZERO] && way < 3) way = 0;
     for (uint32_t digit = 0; digit < 10; digit++)
         if (digits >> digit & 1 && draw(seed, 0, digit, GROUPS + 1) == group) {
             if (!n) ds_buf_printf(out, "    group \"g%u\" { ops = [", group);
             ds_buf_printf(out, "%s\"v*%u\"", n++ ? ", " : "", digit);
         }
     if (!n) return;
-    const char *way = ways[draw(seed, 1, group, 4)];
-    ds_buf_printf(out, "], on = @g%u, by = %s", group, way);
-    if (strcmp(way, "all_reduce") == 0) put_shares(seed, group, out);
+    ds_buf_printf(out, "], on = @g%u, by = %s", group, ways[way]);
+    if (way < 3 || way == 4) put_shares(seed, group, out);
     ds_buf_put(out, " }\n");
 }
 
@@ -105,7 +107,7 @@ static void print(const random_model *m, ds_buf *out) {
                   DEVICES, DEVICES);
     put_meshes(m->seed, out);
     ds_buf_put_n(out, scenario, (size_t)(end - scenario));
-    for (uint32_t g = 0; g < GROUPS; g++) put_group(last_digits(text.text), m->seed, g, out);
+    for (uint32_t g = 0; g < GROUPS; g++) put_group(last_digits(text.text), m, g, out);
     ds_buf_put(out, "  }\n}\n");
     ds_buf_deinit(&text);
 }
