@@ -34,7 +34,9 @@ static ds_status unknown(const ds_binding *binding, const char *name, ds_error *
 }
 
 ds_status ds_terms_read(const ds_binding *binding, uint32_t *out, ds_error *err) {
-    *out = 0;
+    bool overlap = true;
+    DS_TRY(ds_scenario_bool(binding, "", "overlap", &overlap, err));
+    *out = overlap ? 0 : DS_TERM_OVERLAP;
     if (!ds_scenario_find(binding->unit, "", "without")) return DS_OK;
     uint32_t n = ds_scenario_text_count(binding->unit, "", "without");
     for (uint32_t k = 0; k < n; k++) {

@@ -21,7 +21,11 @@
     X(STEP, "step", "operations take longer in steps than alone; without: equally long")           \
     X(VARIATION, "variation", "the slowest of many devices; without: devices of a kind are equal") \
     X(INTERFERENCE, "interference", "compute slows down beside transfers; without: neither")       \
-    X(PROTOCOLS, "protocols", "fits of collectives; without: latency and bandwidth of the links")
+    X(PROTOCOLS, "protocols", "fits of collectives; without: latency and bandwidth of the links")  \
+    X(OVERLAP, "overlap", "transfers beside compute; without: in line, as `overlap = off`")        \
+    X(BANDWIDTH, "bandwidth", "bytes on links; without: transfers take their latency alone")       \
+    X(TRANSFERS, "transfers", "transfers; without: transfers take no time")                        \
+    X(WAITS, "waits", "devices wait for each other; without: no waits, and each transfer has its links alone")
 
 /* Bits of a set. */
 typedef enum ds_term {
@@ -37,8 +41,8 @@ typedef enum ds_term {
 /* The name ("curves") and the meaning of term i < DS_N_TERMS. */
 const char *ds_term_name(uint32_t i);
 const char *ds_term_doc(uint32_t i);
-/* The set that the scenario's `without` names; 0 without the key. The unit must be verified.
- * Errors: evaluation. */
+/* The set that the scenario's `without` names, and OVERLAP with `overlap = off`; 0 without the keys.
+ * The unit must be verified. Errors: evaluation. */
 ds_status ds_terms_read(const ds_binding *binding, uint32_t *out, ds_error *err);
 
 #endif

@@ -6,8 +6,9 @@
 /* One algorithm's flow at full capacity in seconds, and its slowest link. */
 typedef struct flow {
     double seconds;
-    int64_t wait_ps; /* all of its steps' latencies */
-    int64_t slowest_bytes_per_s;
+    int64_t wait_ps;             /* all of its steps' latencies */
+    int64_t slowest_bytes_per_s; /* without `what_if` */
+    double changed;              /* how many times as much by `what_if`; 0: nothing is said */
 } flow;
 
 static ds_status flow_of(ds_topo *topo, const ds_coll_request *request, const char *algorithm,
@@ -25,12 +26,15 @@ static ds_status flow_of(ds_topo *topo, const ds_coll_request *request, const ch
         out->wait_ps = ds_ps_narrow(wait_ps + out->wait_ps);
         if (out->wait_ps == DS_NEVER_PS) status = ds_coll__too_long(request, err);
         if (!load) continue;
-        int64_t capacity = ds_topo_link_at(topo, load->link)->bytes_per_s;
+        const ds_topo_link *link = ds_topo_link_at(topo, load->link);
+        int64_t capacity = link->bytes_per_s;
         double seconds = (double)load->bytes_q32 / 4294967296.0 / (double)capacity;
         out->seconds += seconds;
         if (seconds <= longest) continue;
         longest = seconds;
-        out->slowest_bytes_per_s = capacity;
+        int64_t known = link->known_bytes_per_s;
+        out->slowest_bytes_per_s = known ? known : capacity;
+        out->changed = known ? (double)capacity / (double)known : 0;
     }
     ds_arena_deinit(&scratch);
     return status;
@@ -94,6 +98,7 @@ ds_status ds_coll_links_of(ds_topo *topo, const ds_coll_request *request, ds_col
         if (status != DS_OK && !ds_coll__is_passed_over(status)) return status;
         if (status != DS_OK) continue;
         if (least < 0) out->slowest_bytes_per_s = f.slowest_bytes_per_s;
+        if (least < 0) out->changed = f.changed;
         if (least < 0 || f.seconds < least) out->wait_ps = f.wait_ps;
         if (least < 0 || f.seconds < least) least = f.seconds;
     }

@@ -357,6 +357,7 @@ static ds_status terms_of_protocols(const protocols *from, const demand *d, ds_c
                           .efficiency_q32 = to_q32(f->e),
                           .from_profile = true,
                           .spread = f->spread};
+    out->copy_ps = copy;
     if (!ds_add_i64(f->launch_ps, copy, &out->launch_ps))
         return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
                             "the launch of a collective exceeds int64 picoseconds");
@@ -461,6 +462,7 @@ static placed place(const ds_coll_fit *f, const demand *d) {
         !links->slowest_bytes_per_s || links->slowest_bytes_per_s == f->capacity_bytes_per_s;
     if (!f->no_link) return on;
     double n = (double)d->group, flow_s = (double)links->flow_ps / (double)DS_PS_PER_S;
+    if (links->changed > 0) flow_s *= links->changed;
     if (links->flow_ps) capacity = wire_factor(f, n) * d->as / flow_s;
     on.fit.alpha_ps = links->wait_ps / (int64_t)steps_of(d->own, n);
     if (capacity < 1 || capacity > 1e18 || capacity * SAME_KIND_OF_LINK < rate) return on;
@@ -500,7 +502,9 @@ static ds_status terms_of_fit(const ds_profiles *p, const placed *on, const ds_c
         ds_buf_put(explain,
                    "  extrapolated: no row shows what these links can do; they may be others\n");
     if (!on->is_here) return on_other_links(f, &u, d, out, explain, err);
-    return u.e < LEAST_EFFICIENCY ? carry_over(f, &u, LEAST_EFFICIENCY, d, out, err) : DS_OK;
+    double least = d->links->changed > 0 ? u.saturated : LEAST_EFFICIENCY;
+    if (least < LEAST_EFFICIENCY) least = LEAST_EFFICIENCY;
+    return u.e < least ? carry_over(f, &u, least, d, out, err) : DS_OK;
 }
 
 /* What a profile has for a collective under the name of `of`: rows or a curve of groups, or
@@ -559,6 +563,9 @@ ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile,
     if (profile && asked->links.exchange)
         DS_TRY(ds_cost__exchange(profiles, profile, asked, out, explain, err));
     DS_TRY(ds_cost__scale_collective(named, out, explain, err));
+    int64_t latency_ppb = ds_profiles_rate_ppb(profiles, DS_RESOURCE_LATENCY);
+    out->launch_ps = out->copy_ps + ds_what_if_times(out->launch_ps - out->copy_ps, latency_ppb);
+    out->step_ps = ds_what_if_times(out->step_ps, latency_ppb);
     if (explain) explain_terms(out, explain);
     if (explain) explain_spread(out, explain);
     return DS_OK;

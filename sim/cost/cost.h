@@ -11,6 +11,7 @@
 #include "ir/base/str.h"
 #include "ir/ops/kernels.h"
 #include "ir/strategy/terms.h"
+#include "ir/strategy/what_if.h"
 #include "sim/cost/exchange.h"
 
 typedef struct ds_profiles ds_profiles;
@@ -76,6 +77,12 @@ const ds_profiles *ds_profiles_without(const ds_profiles *profiles, uint32_t ter
                                        ds_arena *arena);
 /* Does the term count? */
 bool ds_profiles_has(const ds_profiles *profiles, ds_term term);
+/* The same profiles on a machine with other rates, in the arena; `profiles` itself if all are as they
+ * are. Hosts and terms of collectives follow; whoever plans an op asks for the rates of devices. */
+const ds_profiles *ds_profiles_what_if(const ds_profiles *profiles, const ds_what_if *what_if,
+                                       ds_arena *arena);
+/* How many times as much of the resource there is, in 10^-9. */
+int64_t ds_profiles_rate_ppb(const ds_profiles *profiles, ds_resource resource);
 /* The default profile of the kind: the one that is marked, else the generic one; 0: the kind has
  * neither, or defaults are not used. */
 uint32_t ds_profiles_default(const ds_profiles *profiles, uint32_t kind);
@@ -313,6 +320,9 @@ ds_status ds_cost_degrade(double compute_s, double memory_s, int64_t compute_ppb
  * Errors: DS_ERR_VALUE for negative bytes, DS_ERR_OVERFLOW. O(fits + rows). */
 typedef struct ds_coll_links {
     int64_t slowest_bytes_per_s; /* capacity of the link that holds the collective up; 0: unknown */
+    double changed; /* `what_if` gives the link so many times that capacity, and flow_ps is of the
+                       changed link: the terms' own source stays, and what small sizes lose is a
+                       latency; 0: nothing is said of the link */
     int64_t flow_ps;  /* what the bytes take at full capacity; 0: as a ring on links of the fit's */
     int64_t wait_ps;  /* latencies of all steps of the algorithm that takes flow_ps */
     uint32_t n_nodes; /* islands of fast links that the group spans (ds_topo_island); 0: unknown */
@@ -330,7 +340,8 @@ typedef struct ds_coll_demand {
 } ds_coll_demand;
 
 typedef struct ds_coll_cost {
-    int64_t launch_ps;
+    int64_t launch_ps; /* with copy_ps */
+    int64_t copy_ps;   /* bytes that a protocol copies */
     int64_t step_ps;
     uint64_t efficiency_q32;
     bool from_profile;

@@ -604,7 +604,11 @@ ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err) {
 }
 
 uint64_t ds_profiles_hash(const ds_profiles *profiles) {
-    return ds_hash_mix(profiles->content, profiles->uses_defaults | profiles->without << 1);
+    uint64_t hash =
+        ds_hash_mix(profiles->content, profiles->uses_defaults | profiles->without << 1);
+    for (int i = 0; i < DS_N_RESOURCES && profiles->rates_ppb; i++)
+        hash = ds_hash_mix(hash, (uint64_t)profiles->rates_ppb[i]);
+    return hash;
 }
 
 void ds_profiles_free(ds_profiles *profiles) {

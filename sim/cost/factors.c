@@ -85,6 +85,7 @@ ds_status ds_cost__scale_collective(const ds_profile *profile, ds_coll_cost *cos
     double factor = profile->factors.communication;
     if (factor == 1) return DS_OK;
     DS_TRY(ds_cost__scale(profile, factor, &cost->launch_ps, NULL, err));
+    DS_TRY(ds_cost__scale(profile, factor, &cost->copy_ps, NULL, err));
     DS_TRY(ds_cost__scale(profile, factor, &cost->step_ps, explain, err));
     double efficiency = floor((double)cost->efficiency_q32 / factor);
     cost->efficiency_q32 = efficiency < 1                   ? 1

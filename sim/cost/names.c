@@ -79,6 +79,21 @@ const ds_profiles *ds_profiles_without(const ds_profiles *profiles, uint32_t ter
     return copy;
 }
 
+const ds_profiles *ds_profiles_what_if(const ds_profiles *profiles, const ds_what_if *what_if,
+                                       ds_arena *arena) {
+    if (ds_what_if_is_plain(what_if)) return profiles;
+    ds_profiles *copy = DS_NEW(arena, ds_profiles);
+    int64_t *rates_ppb = DS_NEW_N(arena, int64_t, DS_N_RESOURCES);
+    memcpy(rates_ppb, what_if->ppb, sizeof what_if->ppb);
+    *copy = *profiles;
+    copy->rates_ppb = rates_ppb;
+    return copy;
+}
+
+int64_t ds_profiles_rate_ppb(const ds_profiles *profiles, ds_resource resource) {
+    return profiles->rates_ppb ? profiles->rates_ppb[resource] : DS_WHAT_IF_WHOLE;
+}
+
 bool ds_profiles_has(const ds_profiles *profiles, ds_term term) {
     return !(profiles->without & (uint32_t)term);
 }
@@ -86,7 +101,8 @@ bool ds_profiles_has(const ds_profiles *profiles, ds_term term) {
 int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile) {
     if (!ds_profiles_has(profiles, DS_TERM_HOST)) return 0;
     const ds_profile *p = &profiles->profiles.at[profile];
-    return (int64_t)((double)p->issue_ps * p->factors.host + 0.5);
+    return ds_what_if_over((int64_t)((double)p->issue_ps * p->factors.host + 0.5),
+                           ds_profiles_rate_ppb(profiles, DS_RESOURCE_HOST));
 }
 
 int64_t ds_profile_kernels_issue_ps(const ds_profiles *profiles, uint32_t profile,

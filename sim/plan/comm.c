@@ -31,6 +31,7 @@ static ds_status profile_terms(ds_builder *b, ds_opcode op, const ds_group *g, d
                                   &(ds_coll_demand){ds_op_name(op), g->n_devices, g->bytes, links},
                                   &one, NULL, err));
         if (one.launch_ps > terms->launch_ps) terms->launch_ps = one.launch_ps;
+        if (one.copy_ps > terms->copy_ps) terms->copy_ps = one.copy_ps;
         if (one.step_ps > terms->step_ps) terms->step_ps = one.step_ps;
         if (one.efficiency_q32 < terms->efficiency_q32) terms->efficiency_q32 = one.efficiency_q32;
         terms->from_profile = terms->from_profile || one.from_profile;
@@ -109,6 +110,9 @@ static ds_status cost_alone(ds_builder *b, ds_group *g, ds_error *err) {
     g->algorithm = choice.algorithm;
     g->times = choice.phases;
     g->n_phases = choice.n_phases;
+    bool bytes = ds_profiles_has(b->profiles, DS_TERM_BANDWIDTH);
+    if (!bytes) g->ps -= g->terms.copy_ps;
+    for (uint32_t p = 0; p < g->n_phases && !bytes; p++) g->ps -= g->times[p].flow_ps;
     return DS_OK;
 }
 
@@ -120,6 +124,10 @@ ds_status ds_plan__group_cost(ds_builder *b, const ds_group_work *work, ds_group
     const ds_attr *given = ds_attr_find(op->attrs, op->n_attrs, "cost");
     bool one_way = code == DS_OP_SEND || code == DS_OP_RESHARD;
     g->key = ds_plan__devices_key(g->devices, g->n_devices, one_way);
+    if (!ds_profiles_has(b->profiles, DS_TERM_TRANSFERS)) {
+        g->algorithm = "none";
+        return DS_OK;
+    }
     if (given) {
         g->algorithm = "given";
         return ds_quantity_eval(&env, (ds_quantity){given->expr, given->unit}, 'T', 1e12,

@@ -150,18 +150,35 @@ static void add_dependences(expander *x, uint32_t inst, uint32_t task, uint32_t 
     }
 }
 
+static void add_member(expander *x, ds_activity *a, uint32_t task) {
+    DS_HPUSH(&x->members, task);
+    x->plan->task_activity[task] = x->activities.n;
+    a->n_members++;
+}
+
 static void add_meetings(expander *x, const ds_record *r, uint32_t first_task) {
     for (uint32_t m = 0; m < r->n_meetings; m++) {
         const ds_group *g = &r->groups[r->meeting_group[m]];
-        uint32_t id = x->activities.n;
         ds_activity a = {.ps = g->ps, .group = g, .first_member = x->members.n};
-        for (uint32_t pos = 0; pos < r->n_classes; pos++) {
-            if (r->class_meeting[pos] != m) continue;
-            DS_HPUSH(&x->members, first_task + pos);
-            x->plan->task_activity[first_task + pos] = id;
-            a.n_members++;
-        }
+        for (uint32_t pos = 0; pos < r->n_classes; pos++)
+            if (r->class_meeting[pos] == m) add_member(x, &a, first_task + pos);
         DS_HPUSH(&x->activities, a);
+    }
+}
+
+/* Without the term `waits` each member transfers by itself. */
+static void part(expander *x) {
+    for (uint32_t i = 0, n = x->activities.n; i < n; i++) {
+        ds_activity *a = &x->activities.at[i];
+        uint32_t first = a->first_member, end = first + a->n_members;
+        a->n_members = 1;
+        a->orphan = false;
+        for (uint32_t k = first + 1; k < end; k++) {
+            ds_activity own = x->activities.at[i];
+            own.first_member = k;
+            x->plan->task_activity[x->members.at[k]] = x->activities.n;
+            DS_HPUSH(&x->activities, own);
+        }
     }
 }
 
@@ -247,7 +264,7 @@ static ds_status agree_on_cost(expander *x, ds_activity *a, uint32_t first, ds_e
 /* One rendezvous: the k-th entry of every side of one key. */
 static ds_status add_match(expander *x, const half *const *sides, const uint32_t *lengths,
                            uint32_t n_sides, uint32_t k, ds_error *err) {
-    uint32_t id = x->activities.n, first = DS_NONE;
+    uint32_t first = DS_NONE;
     ds_activity a = {.first_member = x->members.n};
     for (uint32_t s = 0; s < n_sides; s++) {
         if (k >= lengths[s]) {
@@ -259,9 +276,7 @@ static ds_status add_match(expander *x, const half *const *sides, const uint32_t
             first = task;
         else
             DS_TRY(check_match(x, first, task, err));
-        DS_HPUSH(&x->members, task);
-        x->plan->task_activity[task] = id;
-        a.n_members++;
+        add_member(x, &a, task);
     }
     DS_TRY(agree_on_cost(x, &a, first, err));
     DS_HPUSH(&x->activities, a);
@@ -385,6 +400,7 @@ ds_status ds_plan__expand(ds_builder *b, ds_error *err) {
     }
     ds_plan__gates(plan);
     ds_status status = match_halves(&x, err);
+    if (!ds_profiles_has(b->profiles, DS_TERM_WAITS)) part(&x);
     pack_streams(&x);
     pack_edges(&x);
     plan->activities = x.activities.at;

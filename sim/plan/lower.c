@@ -282,6 +282,26 @@ static ds_status degrade_variant(const ds_builder *b, const ds_cost_query *query
     return ds_cost_degrade(compute_s, memory_s, compute_ppb, memory_ppb, &v->ps, err);
 }
 
+/* With other rates of compute and memory: the launch stays, and the rest of the time goes by the
+ * quotient of the roofline's sides (sim/cost/degrade.c). */
+static ds_status change_rates(ds_builder *b, const ds_cost_query *query, uint32_t device,
+                              ds_variant *v, ds_error *err) {
+    int64_t compute_ppb = ds_profiles_rate_ppb(b->profiles, DS_RESOURCE_COMPUTE);
+    int64_t memory_ppb = ds_profiles_rate_ppb(b->profiles, DS_RESOURCE_MEMORY);
+    if (compute_ppb == DS_WHAT_IF_WHOLE && memory_ppb == DS_WHAT_IF_WHOLE) return DS_OK;
+    double compute_s, memory_s;
+    ds_cost bare;
+    ds_cost_query own = *query;
+    own.profiles = ds_profiles_without(b->profiles, DS_TERM_LAUNCH, &b->plan->arena);
+    DS_TRY(ds_cost_op(&own, b->options->cost_mode, &bare, NULL, err));
+    DS_TRY(ds_cost_clock(&own, clock_of(b, device), power_of(b, device), &bare, NULL, err));
+    int64_t launch_ps = v->ps - bare.ps;
+    ds_cost_sides(&own, &compute_s, &memory_s);
+    DS_TRY(ds_cost_degrade(compute_s, memory_s, compute_ppb, memory_ppb, &bare.ps, err));
+    v->ps = ds_ps_sum(bare.ps, launch_ps > 0 ? launch_ps : 0);
+    return DS_OK;
+}
+
 /* What tells devices apart on which equal shards take unequal time. */
 static uint64_t device_key(const ds_plan *plan, uint32_t device) {
     int64_t compute_ppb, memory_ppb;
@@ -359,6 +379,7 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
         DS_TRY(
             ds_cost_clock(&query, clock_of(b, device), power_of(b, device), &v->cost, NULL, err));
         v->ps = v->cost.ps;
+        DS_TRY(change_rates(b, &query, device, v, err));
     }
     return degrade_variant(b, &query, device, v, err);
 }
@@ -471,6 +492,8 @@ static ds_status make_record(ds_builder *b, const ds_site *site, ds_record *r, d
     r->beside = ds_op_attr_bool(op, "beside");
     DS_TRY(mask_of(b, site, &r->mask, err));
     bool collective = desc && (desc->flags & DS_OPF_COLLECTIVE) != 0;
+    bool moves = collective || site->at_host || (desc && desc->flags & DS_OPF_HOST);
+    if (moves && !ds_profiles_has(b->profiles, DS_TERM_OVERLAP)) r->stream = DS_STREAM_COMPUTE;
     DS_TRY(ds_plan__category(b, op->attrs, op->n_attrs, DS_CAT_ACTIVATION, &r->category, err));
     if (collective && site->rank_device != DS_NONE) return ds_plan__half_record(b, site, r, err);
     uint32_t *in_places, *out_places;

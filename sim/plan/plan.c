@@ -200,6 +200,24 @@ void ds_plan__deinit(ds_builder *b) {
     ds_plan__turn_deinit(b);
 }
 
+/* The profiles of what the scenario calls the machine (`without`, `overlap`, `what_if`). */
+static ds_status change_costs(ds_plan *plan, bool stepwise, const ds_profiles **profiles,
+                              ds_error *err) {
+    uint32_t without;
+    ds_what_if what_if;
+    DS_TRY(ds_terms_read(plan->binding, &without, err));
+    DS_TRY(ds_what_if_read(plan->binding, &what_if, err));
+    if (stepwise && without & (DS_TERM_BANDWIDTH | DS_TERM_WAITS))
+        return ds_error_set(err, DS_ERR_UNSUPPORTED,
+                            ds_scenario_find(plan->binding->unit, "", "without")->loc,
+                            "without = bandwidth and without = waits are for `network = fluid`: "
+                            "messages are sent by somebody over some link");
+    *profiles = ds_profiles_without(*profiles, without, &plan->arena);
+    *profiles = ds_profiles_what_if(*profiles, &what_if, &plan->arena);
+    plan->profiles = *profiles;
+    return DS_OK;
+}
+
 /* *again: make every part; then: the program does not repeat where its mesh does. */
 static ds_status build_once(const ds_binding *binding, const ds_profiles *profiles,
                             const ds_plan_options *options, bool *again, ds_plan **out,
@@ -207,14 +225,12 @@ static ds_status build_once(const ds_binding *binding, const ds_profiles *profil
     ds_plan *plan = *out = ds_xcalloc(1, sizeof *plan);
     ds_arena_init(&plan->arena);
     plan->binding = binding;
-    uint32_t without;
-    ds_status told = ds_terms_read(binding, &without, err);
+    ds_status told = change_costs(plan, options->stepwise, &profiles, err);
     if (told != DS_OK) {
         ds_plan_free(plan);
         *out = NULL;
         return told;
     }
-    plan->profiles = profiles = ds_profiles_without(profiles, without, &plan->arena);
     plan->cost_mode = options->cost_mode;
     ds_plan_options own = *options;
     own.unfold = own.unfold || own.stepwise || has_rank_job(options);

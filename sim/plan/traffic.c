@@ -358,7 +358,9 @@ static ds_status find_pattern(ds_builder *b, ds_group *g, const pattern **out, d
 
 ds_status ds_plan__traffic(ds_builder *b, ds_group *g, ds_error *err) {
     const pattern *p;
-    if (!g->request) return DS_OK;
+    bool loads = ds_profiles_has(b->profiles, DS_TERM_BANDWIDTH) &&
+                 ds_profiles_has(b->profiles, DS_TERM_WAITS);
+    if (!g->request || !loads) return DS_OK;
     DS_TRY(find_pattern(b, g, &p, err));
     if (!p->shares) return DS_OK;
     ds_flow *flows = DS_NEW_N(&b->plan->arena, ds_flow, p->n);

@@ -143,6 +143,41 @@ void ds_comparison_deinit(ds_comparison *comparison);
 void ds_report_comparison(const ds_comparison *comparison, ds_buf *out);
 void ds_report_comparison_json(const ds_comparison *comparison, ds_buf *out);
 
+/* ---- changes of the machine ---- */
+
+/* A step time, and what was changed since the rung before (the first: nothing). Differences of
+ * neighbours add up to the difference of the ends. */
+typedef struct ds_rung {
+    const char *change;
+    int64_t step_ps;
+} ds_rung;
+
+/* `without`: terms were left out one after the other; else statements of other machines were added
+ * (ir/strategy/what_if.h). n >= 1. */
+void ds_report_ladder(const ds_rung *rungs, uint32_t n, bool without, ds_buf *out);
+void ds_report_ladder_json(const ds_rung *rungs, uint32_t n, bool without, ds_buf *out);
+
+/* The change of the step with 1 % more of a resource. */
+typedef struct ds_sensitivity {
+    const char *resource; /* "compute", "link gpu--nvswitch" */
+    int64_t run_ps;       /* by simulation */
+    int64_t path_ps;      /* by the critical path: the changes of the segments of the unchanged run */
+    enum {
+        DS_PATH_SAME,   /* both runs have one critical path, which decides alone: path_ps is run_ps */
+        DS_PATH_SHARED, /* one path, but other transfers load links of its transfers, or slow its
+                           compute: path_ps does not see by how much more or less */
+        DS_PATH_OTHER   /* the changed run has another path */
+    } path;
+} ds_sensitivity;
+
+/* Both runs with all tasks (repeat_turns 0). O(tasks + dependences). */
+ds_sensitivity ds_sensitivity_of(const ds_result *base, const ds_result *changed,
+                                 const char *resource);
+/* A line a resource; n rows of a step of step_ps. */
+void ds_report_sensitivity(const ds_sensitivity *rows, uint32_t n, int64_t step_ps, ds_buf *out);
+void ds_report_sensitivity_json(const ds_sensitivity *rows, uint32_t n, int64_t step_ps,
+                                ds_buf *out);
+
 /* ---- several runs ---- */
 
 /* n runs side by side, a column a run under its name: the critical device's time by cause, whose

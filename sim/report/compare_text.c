@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-/* "+4.21 ms", "-1.5 GiB", "0 ps". */
-static ds_text with_sign(int64_t difference, ds_text (*print)(int64_t)) {
+ds_text ds_report__signed(int64_t difference, ds_text (*print)(int64_t)) {
     ds_text text = print(difference < 0 ? -difference : difference), signed_text = text;
     if (!difference) return text;
     signed_text.s[0] = difference < 0 ? '-' : '+';
@@ -37,7 +36,7 @@ static void put_knobs(const ds_comparison *c, ds_buf *out) {
 
 static void put_line(const char *what, int64_t a, int64_t b, ds_text (*print)(int64_t),
                      ds_buf *out) {
-    ds_buf_printf(out, "  %11s %11s %12s  %s\n", print(a).s, print(b).s, with_sign(b - a, print).s,
+    ds_buf_printf(out, "  %11s %11s %12s  %s\n", print(a).s, print(b).s, ds_report__signed(b - a, print).s,
                   what);
 }
 

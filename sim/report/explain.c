@@ -89,6 +89,10 @@ static void explain_on(const ds_plan *plan, const ds_record *r, uint32_t pos, ds
     ds_cost_clock(&query, ds_topo_device_clock(plan->topo, cls->device),
                   ds_topo_device_power_mw(plan->topo, cls->device), &cost, out, NULL);
     put_degraded(plan, cls->device, v->ps, out);
+    if (v->ps != cost.ps && ds_profiles_rate_ppb(plan->profiles, DS_RESOURCE_COMPUTE) +
+                                    ds_profiles_rate_ppb(plan->profiles, DS_RESOURCE_MEMORY) !=
+                                2 * DS_WHAT_IF_WHOLE)
+        ds_buf_printf(out, "  what if: %s (%lld ps)\n", ds_report__ps(v->ps).s, (long long)v->ps);
 }
 
 static void explain_compute(const ds_plan *plan, const ds_record *r, ds_buf *out) {

@@ -13,6 +13,8 @@ ds_text ds_report__ps(int64_t ps);
 ds_text ds_report__bytes(int64_t bytes);
 ds_text ds_report__rate(double per_s, const char *unit);
 ds_text ds_report__percent(double share);
+/* "+4.21 ms", "-1.5 GiB", "0 ps". */
+ds_text ds_report__signed(int64_t difference, ds_text (*print)(int64_t));
 
 /* Paths. `short`: without indices, "main/layers/fc1": one path for all turns of a loop. */
 void ds_report__short_path(const ds_plan *plan, uint32_t inst, ds_buf *out);

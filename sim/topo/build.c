@@ -4,6 +4,8 @@
  * a template that is met while being built). Then its link loops run and every end is resolved to a
  * local vertex; ends inside an instance make that vertex a port of each template on the way down.
  * When all is known the root is laid out flat: links, devices and paths as arrays. */
+#include "ir/strategy/scenario.h"
+#include "ir/strategy/what_if.h"
 #include "sim/topo/symmetry.h"
 #include "sim/topo/tree.h"
 
@@ -15,6 +17,8 @@
 typedef struct builder {
     ds_topo *topo;
     const ds_binding *binding;
+    ds_what_if what_if;
+    uint32_t meant;     /* bit i: a link of what_if.links[i] was seen */
     ds_map template_of; /* ds_topology → template */
     ds_error *err;
 } builder;
@@ -230,6 +234,25 @@ static ds_status push_link(builder *b, ds_topo_template *t, const ds_link_decl *
     return DS_OK;
 }
 
+static int64_t at_least_1(int64_t rate, int64_t ppb) {
+    int64_t changed = ds_what_if_times(rate, ppb);
+    return changed || !rate ? changed : 1;
+}
+
+/* What the scenario's `what_if` says of the link. */
+static void change_link(builder *b, const ds_link_decl *decl, ds_topo_link *link) {
+    const char *from = decl->a[decl->n_a - 1].name, *to = decl->b[decl->n_b - 1].name;
+    link->latency_ps = ds_what_if_times(link->latency_ps, b->what_if.ppb[DS_RESOURCE_LATENCY]);
+    for (uint32_t i = 0; i < b->what_if.n_links; i++) {
+        const ds_link_what_if *change = &b->what_if.links[i];
+        if (!ds_what_if_means(change, from, to)) continue;
+        b->meant |= UINT32_C(1) << i;
+        link->known_bytes_per_s = link->whole_bytes_per_s;
+        link->bytes_per_s = at_least_1(link->bytes_per_s, change->ppb);
+        link->cap_bytes_per_s = at_least_1(link->cap_bytes_per_s, change->ppb);
+    }
+}
+
 /* One turn of a link's loops. */
 static ds_status add_link(builder *b, ds_topo_template *t, const ds_link_decl *decl,
                           const ds_index *indices) {
@@ -264,6 +287,7 @@ static ds_status add_link(builder *b, ds_topo_template *t, const ds_link_decl *d
     }
     DS_TRY(ds_topo_link_attrs(&env, decl, &link, b->err));
     link.whole_bytes_per_s = link.bytes_per_s;
+    change_link(b, decl, &link);
     mark_port(t, link.from);
     mark_port(t, link.to);
     DS_TRY(push_link(b, t, decl, link));
@@ -434,6 +458,45 @@ static void flatten(ds_topo *topo) {
     lay_out(&l, root, 0);
 }
 
+static bool is_before(const ds_topo *topo, uint32_t template, uint32_t link, const char *from,
+                      const char *to) {
+    for (uint32_t t = 0; t <= template; t++) {
+        const ds_topology *decl = topo->templates.at[t]->decl;
+        for (uint32_t i = 0; i < (t == template ? link : decl->links.n); i++) {
+            const ds_link_decl *l = &decl->links.at[i];
+            const char *a = l->a[l->n_a - 1].name, *b = l->b[l->n_b - 1].name;
+            if ((a == from && b == to) || (a == to && b == from)) return true;
+        }
+    }
+    return false;
+}
+
+void ds_topo_link_names(const ds_topo *topo, ds_buf *out) {
+    for (uint32_t t = 0; t < topo->templates.n; t++) {
+        const ds_topology *decl = topo->templates.at[t]->decl;
+        for (uint32_t i = 0; i < decl->links.n; i++) {
+            const ds_link_decl *l = &decl->links.at[i];
+            const char *a = l->a[l->n_a - 1].name, *b = l->b[l->n_b - 1].name;
+            if (is_before(topo, t, i, a, b)) continue;
+            ds_buf_printf(out, "%s%s--%s", out->n ? "," : "", a, b);
+        }
+    }
+}
+
+static ds_status every_link_meant(const builder *b) {
+    uint32_t i = 0;
+    while (i < b->what_if.n_links && b->meant >> i & 1) i++;
+    if (i == b->what_if.n_links) return DS_OK;
+    ds_buf known = {0};
+    ds_topo_link_names(b->topo, &known);
+    ds_status status =
+        ds_error_set(b->err, DS_ERR_NAME, ds_scenario_find(b->binding->unit, "", "what_if")->loc,
+                     "what_if: '%s' means no link of @%s, which has %s", b->what_if.links[i].text,
+                     b->topo->decl->name, known.n ? known.text : "none");
+    ds_buf_deinit(&known);
+    return status;
+}
+
 static ds_status build(const ds_binding *binding, const ds_topology *topology, bool without_slow,
                        ds_topo **out, ds_error *err) {
     *out = NULL;
@@ -444,8 +507,10 @@ static ds_status build(const ds_binding *binding, const ds_topology *topology, b
     topo->without_slow = without_slow;
     builder b = {.topo = topo, .binding = binding, .err = err};
     ds_map_init(&b.template_of);
-    ds_status status = build_template(&b, topology, topology->loc, 1, &topo->root);
+    ds_status status = ds_what_if_read(binding, &b.what_if, err);
+    if (!status) status = build_template(&b, topology, topology->loc, 1, &topo->root);
     ds_map_deinit(&b.template_of);
+    if (!status) status = every_link_meant(&b);
     if (!status && topo->root->n_devices == 0) {
         status = ds_error_set(err, DS_ERR_VALUE, topology->loc, "topology @%s has no devices",
                               topology->name);

@@ -263,6 +263,8 @@ static ds_status apply_link(degrader *g, const ds_topo_degraded *d) {
                             ds_topo_vertex_path(g->topo, flat->to), (long long)flat->bytes_per_s);
     ds_topo_link *own = own_link(g, d->i);
     flat->bytes_per_s = own->bytes_per_s = rate;
+    flat->known_bytes_per_s = own->known_bytes_per_s =
+        share_of(flat->known_bytes_per_s, d->bandwidth_ppb);
     flat->latency_ps = own->latency_ps = (int64_t)latency_ps;
     return DS_OK;
 }

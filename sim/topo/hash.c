@@ -12,6 +12,7 @@ static uint64_t find_hash(const ds_topo *topo) {
     for (uint32_t i = 0; i < root->n_links; i++) {
         const ds_topo_link *l = &topo->links[i];
         const int64_t of[] = {l->from, l->to, l->bytes_per_s, l->latency_ps, l->cap_bytes_per_s};
+        if (l->known_bytes_per_s) hash = ds_hash_mix(hash, (uint64_t)l->known_bytes_per_s);
         for (size_t k = 0; k < sizeof of / sizeof *of; k++)
             hash = (hash ^ (uint64_t)of[k]) * UINT64_C(0x9e3779b97f4a7c15) ^ (hash >> 31);
     }

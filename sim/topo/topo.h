@@ -75,8 +75,10 @@ typedef struct ds_topo_link {
     int64_t bytes_per_s; /* what transfers get: the written bandwidth times `efficiency` */
     int64_t latency_ps;
     int64_t cap_bytes_per_s; /* highest bandwidth of a single message; 0: no cap */
-    /* Before `degrade`; bytes_per_s is 0 on a link that is missing then: no route takes it. */
+    /* Before `what_if` and `degrade`; bytes_per_s is 0 on a link that is missing then: no route takes
+     * it. */
     int64_t whole_bytes_per_s;
+    int64_t known_bytes_per_s; /* without the scenario's `what_if`; 0: the rate, nothing is said */
 } ds_topo_link;
 
 /* Equal for graphs that are equal: vertices with their kinds and flags, links with their figures,
@@ -109,6 +111,10 @@ void ds_topo_print_degraded(const ds_topo *topo, const ds_topo_degraded *d, ds_b
 void ds_topo_list_degraded(const ds_topo *topo, const char *title, ds_buf *out);
 /* All of them as the member "degraded" of an object; nothing where there are none. */
 void ds_topo_put_degraded(const ds_topo *topo, ds_json *json);
+
+/* Appends the classes of links, "gpu--nvswitch,nic--leaf": by the names of the nodes at their ends, as
+ * a scenario's `what_if` calls them (ir/strategy/what_if.h). */
+void ds_topo_link_names(const ds_topo *topo, ds_buf *out);
 
 /* Is the next link this one's reverse, as the two halves of a `--` are? They are shown as one line.
  */

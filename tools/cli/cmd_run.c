@@ -5,7 +5,7 @@
 #include "ir/strategy/tokens.h"
 #include "sim/report/analysis.h"
 #include "sim/run/balance.h"
-#include "tools/cli/cli.h"
+#include "tools/cli/run/changes.h"
 #include "tools/report/page.h"
 
 #include <limits.h>
@@ -31,6 +31,9 @@ typedef struct arguments {
     const char *other;
     cli_options other_only; /* its settings beyond the common ones */
     const char *network;    /* the same */
+    const char *ladder;     /* NULL: not asked for */
+    cli_texts what_ifs;
+    bool sensitivity;
     bool unfold, quiet;
     bool advice, no_advice, memory_chart;
     uint32_t max_instances;
@@ -58,10 +61,33 @@ static void read_json(void *place, char *file, struct argp_state *state) {
     args->json = cli_output(&args->common, json_file(file, state));
 }
 
+static void read_ladder(void *place, char *terms, struct argp_state *state) {
+    (void)state;
+    ((arguments *)place)->ladder = terms ? terms : CLI_LADDER;
+}
+
+static int n_changes(const arguments *args) {
+    return (args->ladder != NULL) + (args->what_ifs.n > 0) + args->sensitivity;
+}
+
+/* Tables of several runs have no trace, no jitter, and one kind of change. */
+static void check_changes(const arguments *args, struct argp_state *state) {
+    if (!n_changes(args)) return;
+    if (n_changes(args) + args->compares > 1)
+        argp_error(state, "--ladder, --what-if, --sensitivity and comparisons are tables of their "
+                          "own: ask for one of them");
+    if (args->html || args->csv || args->trace || args->explain || args->memory_chart ||
+        args->runs || args->has_seed || args->threads || args->runs_csv || args->advice)
+        argp_error(state, "a table of changes has --json alone, of steps without jitter");
+    if (args->file && strcmp(args->file, "-") == 0)
+        argp_error(state, "a table of changes reads the program several times, and stdin once");
+}
+
 static void check_usage(void *arguments_, struct argp_state *state) {
     const arguments *args = arguments_;
     const char *outputs[] = {args->json, args->csv, args->trace, args->runs_csv, args->html};
     int n_stdout = (args->explain != NULL) + args->memory_chart;
+    check_changes(args, state);
     for (int i = 0; i < 5; i++) n_stdout += outputs[i] && strcmp(outputs[i], "-") == 0;
     if (n_stdout > 1) argp_error(state, "only one report can go to stdout");
     if (args->compares && (args->csv || args->trace || args->explain || args->memory_chart))
@@ -101,6 +127,17 @@ static const cli_option option_rows[] = {
              "as in zero=0..4 (ends before 4), zero=0..=3 or tp=1,2,8, are simulated each and "
              "printed side by side",
      .given = AT(compares)},
+    {CLI_TEXTS, AT(what_ifs), "what-if", 0, "CHANGE",
+     .help = "Print the step time on another machine: \"compute * 1.5\", \"memory * 2\" "
+             "(bandwidth), \"link nic * 2\", \"latency * 0.5\", \"host * 2\"; repeatable: one "
+             "after the other"},
+    {CLI_READ, 0, "ladder", 0, "TERMS",
+     .help = "Print the step time without terms of the cost model, left out one after the "
+             "other; default: " CLI_LADDER,
+     .may_lack = true, .read = read_ladder},
+    {CLI_FLAG, AT(sensitivity), "sensitivity", 0, NULL,
+     .help = "Print by how much 1 % more of each resource changes the step: by simulation, and by "
+             "the critical path"},
     CLI_DEGRADE("A change to try: as after the word in the file, such as \"gpu[3] compute = 0.8\"; "
                 "repeatable"),
     {CLI_TEXTS, AT(other_only.degrades), "compare-degrade", 0, "WHAT",
@@ -260,7 +297,7 @@ static ds_status read_jitter(const arguments *args, const ds_binding *binding, d
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "--runs, --seed, --threads and --runs-csv are for scenarios with a "
                             "`jitter` block: nothing is random in this one");
-    if (args->compares && jitter->runs && !args->has_runs)
+    if ((args->compares || n_changes(args)) && jitter->runs && !args->has_runs)
         return ds_error_set(err, DS_ERR_UNSUPPORTED,
                             ds_scenario_find(binding->unit, "", "jitter")->loc,
                             "a comparison is of steps without jitter, and this scenario has some: "
@@ -286,8 +323,8 @@ static ds_status read_options(const arguments *args, const ds_binding *binding,
  * are a million, says how often a segment runs. */
 static bool shows_tasks(const arguments *args, const ds_tokens *tokens) {
     return ((args->json || args->html) && !tokens->is_given) || args->csv || args->trace ||
-           args->explain || args->memory_chart || args->compares || args->advice ||
-           args->common.examine;
+           args->explain || args->memory_chart || args->compares || args->sensitivity ||
+           args->advice || args->common.examine;
 }
 
 static ds_status simulate_program(const arguments *args, const ds_binding *binding,
@@ -312,15 +349,9 @@ static ds_status simulate_program(const arguments *args, const ds_binding *bindi
     return status;
 }
 
-/* One program and what became of it. */
-typedef struct side {
-    cli_source source;
-    ds_result *result;
-} side;
-
 /* Loads and simulates; prints what is wrong with it. Returns the exit code. */
 static int simulate_file(const arguments *args, const char *file, cli_options *options,
-                         const ds_profiles *profiles, side *out) {
+                         const ds_profiles *profiles, cli_side *out) {
     ds_error err;
     int exit_code = ds_status_exit_code(cli_open(file, options, &out->source));
     if (exit_code) return exit_code;
@@ -336,16 +367,11 @@ static ds_status examine(const arguments *args, const ds_result *result, ds_erro
     return common->examine(common->examine_context, result, err);
 }
 
-static void close_side(side *s) {
-    ds_result_free(s->result);
-    cli_close(&s->source);
-}
-
 static int fits_code(const ds_result *result) {
     return result->metrics.fits ? 0 : ds_status_exit_code(DS_ERR_MEMORY);
 }
 
-static void advise(const arguments *args, const ds_profiles *profiles, side *s) {
+static void advise(const arguments *args, const ds_profiles *profiles, cli_side *s) {
     ds_sim_options options;
     int64_t n_tasks = 0;
     for (uint32_t c = 0; c < s->result->plan->n_classes; c++)
@@ -357,7 +383,7 @@ static void advise(const arguments *args, const ds_profiles *profiles, side *s) 
 }
 
 static int run_one(arguments *args, const ds_profiles *profiles) {
-    side s = {.result = NULL};
+    cli_side s = {.result = NULL};
     ds_error err;
     int exit_code = simulate_file(args, args->file, &args->common, profiles, &s);
     if (!exit_code) advise(args, profiles, &s);
@@ -365,7 +391,7 @@ static int run_one(arguments *args, const ds_profiles *profiles) {
         exit_code = cli_fail(s.source.unit, &err);
     if (!exit_code && examine(args, s.result, &err) != DS_OK) exit_code = cli_fail(NULL, &err);
     if (!exit_code) exit_code = fits_code(s.result);
-    close_side(&s);
+    cli_close_side(&s);
     return exit_code;
 }
 
@@ -387,7 +413,7 @@ static ds_status write_compared(const arguments *args, const compared *runs, con
     return status;
 }
 
-/* Prints the table and writes the JSON object of --json, and both as a page; frees both. */
+/* Prints the table and writes the JSON object of --json, and both as a page (of `runs`); frees both. */
 static ds_status put_reports(const arguments *args, const compared *runs, ds_buf *table,
                              ds_buf *json, ds_error *err) {
     ds_status status =
@@ -414,7 +440,7 @@ static const char *other_name(const arguments *args, ds_buf *scratch) {
     return scratch->n ? scratch->text : args->file;
 }
 
-static ds_status report_comparison(const arguments *args, const side *a, const side *b,
+static ds_status report_comparison(const arguments *args, const cli_side *a, const cli_side *b,
                                    ds_error *err) {
     ds_comparison comparison;
     ds_buf table = {0}, json = {0};
@@ -450,7 +476,7 @@ static cli_options other_options(const arguments *args) {
 }
 
 static int run_two(arguments *args, const ds_profiles *profiles) {
-    side a = {.result = NULL}, b = {.result = NULL};
+    cli_side a = {.result = NULL}, b = {.result = NULL};
     cli_options options = other_options(args);
     ds_error err;
     int exit_code = simulate_file(args, args->file, &args->common, profiles, &a);
@@ -462,8 +488,8 @@ static int run_two(arguments *args, const ds_profiles *profiles) {
     if (!exit_code && examine(args, a.result, &err) != DS_OK) exit_code = cli_fail(NULL, &err);
     if (!exit_code) exit_code = fits_code(a.result);
     if (!exit_code) exit_code = fits_code(b.result);
-    close_side(&a);
-    close_side(&b);
+    cli_close_side(&a);
+    cli_close_side(&b);
     free(options.settings.at);
     free(options.degrades.at);
     return exit_code;
@@ -501,6 +527,10 @@ static void read_values(const ds_setting *setting, values *v) {
         }
         if (!*end) return;
     }
+    if (*text == '[') { /* a list is one value */
+        add_value(v, text);
+        return;
+    }
     for (; *text; text += strcspn(text, ","), text += *text == ',') {
         size_t n = strcspn(text, ",");
         add_value(v, ds_arena_strndup(&v->arena, text, n));
@@ -517,7 +547,7 @@ static ds_status report_columns(const arguments *args, const compared *runs, ds_
 /* A value that is refused has no column; its error is on stderr. */
 static int run_columns(const arguments *args, values *v, const ds_profiles *profiles) {
     compared runs = {.n = 0};
-    side sides[MOST_COLUMNS] = {{.result = NULL}};
+    cli_side sides[MOST_COLUMNS] = {{.result = NULL}};
     int exit_code = 0;
     for (uint32_t i = 0; i < v->each.n; i++) {
         cli_options options = other_options(args);
@@ -534,7 +564,7 @@ static int run_columns(const arguments *args, values *v, const ds_profiles *prof
     ds_error err;
     if (runs.n) exit_code = 0;
     if (runs.n && report_columns(args, &runs, &err) != DS_OK) exit_code = cli_fail(NULL, &err);
-    for (uint32_t i = 0; i < v->each.n; i++) close_side(&sides[i]);
+    for (uint32_t i = 0; i < v->each.n; i++) cli_close_side(&sides[i]);
     return exit_code;
 }
 
@@ -570,12 +600,43 @@ static int compare(arguments *args, const ds_profiles *profiles) {
     return exit_code;
 }
 
+/* ---- changes of the machine ---- */
+
+typedef struct changed_run {
+    const arguments *args;
+    const ds_profiles *profiles;
+} changed_run;
+
+static int simulate_changed(void *context, cli_options *options, cli_side *out) {
+    const changed_run *c = context;
+    return simulate_file(c->args, c->args->file, options, c->profiles, out);
+}
+
+static int run_changes(const arguments *args, const ds_profiles *profiles) {
+    changed_run context = {args, profiles};
+    cli_changes changes = {.options = &args->common,
+                           .ladder = args->ladder,
+                           .what_ifs = args->what_ifs,
+                           .sensitivity = args->sensitivity,
+                           .simulate = simulate_changed,
+                           .context = &context};
+    ds_buf table = {0}, json = {0};
+    ds_error err;
+    int exit_code = cli_run_changes(&changes, &table, &json);
+    if (!table.n) { /* an error was told */
+        ds_buf_deinit(&table);
+        ds_buf_deinit(&json);
+        return exit_code;
+    }
+    return put_reports(args, NULL, &table, &json, &err) == DS_OK ? exit_code : cli_fail(NULL, &err);
+}
+
 static int run(arguments *args) {
     const ds_profiles *profiles;
     ds_error err;
     if (cli_load_profiles(&args->common, &profiles, &err) != DS_OK) return cli_fail(NULL, &err);
-    int exit_code = args->compares ? compare(args, profiles) : run_one(args, profiles);
-    return exit_code;
+    if (n_changes(args)) return run_changes(args, profiles);
+    return args->compares ? compare(args, profiles) : run_one(args, profiles);
 }
 
 int cli_run(int argc, char **argv, int (*prepare)(void *context, cli_options *options),
@@ -586,6 +647,7 @@ int cli_run(int argc, char **argv, int (*prepare)(void *context, cli_options *op
     if (!exit_code) exit_code = run(&args);
     cli_options_deinit(&args.common);
     cli_options_deinit(&args.other_only);
+    free(args.what_ifs.at);
     return exit_code;
 }
 
