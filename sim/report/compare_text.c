@@ -36,8 +36,8 @@ static void put_knobs(const ds_comparison *c, ds_buf *out) {
 
 static void put_line(const char *what, int64_t a, int64_t b, ds_text (*print)(int64_t),
                      ds_buf *out) {
-    ds_buf_printf(out, "  %11s %11s %12s  %s\n", print(a).s, print(b).s, ds_report__signed(b - a, print).s,
-                  what);
+    ds_buf_printf(out, "  %11s %11s %12s  %s\n", print(a).s, print(b).s,
+                  ds_report__signed(b - a, print).s, what);
 }
 
 static void put_table(const ds_difference *lines, uint32_t n, bool time, ds_text (*print)(int64_t),

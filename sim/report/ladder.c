@@ -129,8 +129,7 @@ void ds_report_ladder(const ds_rung *rungs, uint32_t n, bool without, ds_buf *ou
         int64_t difference = sum ? last - first : rungs[i].step_ps - rungs[i - 1].step_ps;
         ds_buf_printf(out, " %+7.2f %%\n", 100 * ds_ratio((double)difference, (double)first));
     }
-    if (without)
-        ds_buf_printf(out, "  %-28s %11s %11s\n", "the rest", "", ds_report__ps(last).s);
+    if (without) ds_buf_printf(out, "  %-28s %11s %11s\n", "the rest", "", ds_report__ps(last).s);
 }
 
 void ds_report_ladder_json(const ds_rung *rungs, uint32_t n, bool without, ds_buf *out) {
