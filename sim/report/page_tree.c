@@ -320,11 +320,12 @@ enum { MOST_CLASSES = 64 };
 static void put_words(ds_json *json) {
     ds_json_key(json, "kinds");
     ds_json_begin_array(json);
-    for (int k = 0; k < DS_TIME_KIND_COUNT; k++) ds_json_string(json, ds_time_kind_name(k));
+    for (int k = 0; k < DS_TIME_KIND_COUNT; k++)
+        ds_json_string(json, ds_time_kind_name((ds_time_kind)k));
     ds_json_end_array(json);
     ds_json_key(json, "waits");
     ds_json_begin_array(json);
-    for (int k = 0; k < DS_WAIT_COUNT; k++) ds_json_string(json, ds_wait_name(k));
+    for (int k = 0; k < DS_WAIT_COUNT; k++) ds_json_string(json, ds_wait_name((ds_wait)k));
     ds_json_end_array(json);
 }
 
