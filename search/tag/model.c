@@ -342,7 +342,7 @@ static uint32_t base_of_inst(reader *r, const ds_record *rec, const ds_tag_op *o
 static uint32_t main_result(const ds_record *rec) {
     uint32_t most = 0;
     for (uint32_t i = 1; i < rec->n_out; i++)
-        if (rec->variants[0].out_bytes[i] > rec->variants[0].out_bytes[most]) most = i;
+        if (rec->variants[0].out_bytes[i] >= rec->variants[0].out_bytes[most]) most = i;
     return most;
 }
 

@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_GROUPS = 2, ACTIONS = 21 };
@@ -84,6 +85,39 @@ Test(tag_tree, finds_the_optimum) {
         cr_expect_leq(result.n_playouts, 1 + 21 + 441); /* no node is evaluated twice */
         ds_tag_tree_free(tree);
     }
+}
+
+/* Four groups: a tree of 300 playouts, improved by 2,000 simulations, against the optimum that the
+ * bound proves. */
+Test(tag_tree, improvement_comes_near_the_optimum) {
+    static random_tag r;
+    uint32_t n = FEW_CASES ? 1 : getenv("DISTSIM_TEST_ALL") ? 20 : 3, near = 0;
+    for (uint64_t seed = 0; seed < n; seed++) {
+        ds_arena arena = {0};
+        ds_tag_action *actions, best[4];
+        uint64_t n_simulations;
+        int64_t us;
+        make_instance(&r, seed, 4);
+        ds_tag_tree_options options = {
+            .problem = &r.problem, .n_leaves = 8, .n_workers = 1, .seed = seed};
+        ds_tag_tree *whole = search(&options, UINT64_MAX), *part = search(&options, 300);
+        ds_tag_tree_result optimum = ds_tag_tree_result_of(whole);
+        ds_tag_improvement what = {.problem = &r.problem, .n_simulations = 2000, .seed = seed};
+        memcpy(best, ds_tag_tree_result_of(part).best, sizeof best);
+        cr_assert_eq(ds_tag_actions(&r.problem, &arena, &actions, &what.n_actions, NULL), DS_OK);
+        what.actions = actions;
+        ds_tag_improve(&what, best, &us, &n_simulations);
+        cr_expect_eq(optimum.lower_us, optimum.best_us);
+        cr_expect_leq(us, ds_tag_tree_result_of(part).best_us);
+        cr_expect_geq(us, optimum.best_us);
+        cr_expect_eq(us, makespan_of(&r.problem, best));
+        cr_expect_eq(n_simulations, 2000);
+        near += us <= optimum.best_us + optimum.best_us / 100;
+        ds_tag_tree_free(whole);
+        ds_tag_tree_free(part);
+        ds_arena_deinit(&arena);
+    }
+    cr_expect_geq(10 * near, 8 * n - 8, "%u of %u within 1 %%", near, n);
 }
 
 /* At any time the bound is no greater than the optimum, and never falls. */

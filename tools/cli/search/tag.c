@@ -97,6 +97,22 @@ static void print_tag(const ds_tag_model *m, const ds_tag_tree_result *r, ds_buf
     }
 }
 
+/* As many simulations again as playouts, from the tree's best. */
+static ds_status improve_tree(const cli_search_tag *o, ds_tag_model *m, ds_tag_tree_result *r,
+                              ds_error *err) {
+    ds_tag_action *actions, *best = DS_NEW_N(&m->arena, ds_tag_action, m->n_base + 1);
+    ds_tag_improvement what = {
+        .problem = &m->problem, .n_simulations = o->n_playouts, .seed = o->seed};
+    uint64_t n;
+    if (!r->best) return DS_OK;
+    DS_TRY(ds_tag_actions(&m->problem, &m->arena, &actions, &what.n_actions, err));
+    what.actions = actions;
+    memcpy(best, r->best, m->problem.graph.n_groups * sizeof *best);
+    ds_tag_improve(&what, best, &r->best_us, &n);
+    r->best = best;
+    return DS_OK;
+}
+
 static ds_status search_tree(const cli_search_tag *o, ds_tag_model *m, ds_buf *out, ds_error *err) {
     ds_tag_tree *tree;
     ds_tag_model_gather(m, o->n_groups);
@@ -106,6 +122,7 @@ static ds_status search_tree(const cli_search_tag *o, ds_tag_model *m, ds_buf *o
     DS_TRY(ds_tag_tree_new(&options, &tree, err));
     ds_status status = ds_tag_tree_run(tree, o->n_playouts, err);
     ds_tag_tree_result result = ds_tag_tree_result_of(tree);
+    if (!status) status = improve_tree(o, m, &result, err);
     if (!status && o->json) put_tag(m, &result, out);
     if (!status && !o->json) print_tag(m, &result, out);
     ds_tag_tree_free(tree);
