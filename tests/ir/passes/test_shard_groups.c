@@ -189,6 +189,29 @@ Test(shard_groups, shares) {
     free(p);
 }
 
+/* Statistics of six groups of two images: a device has whole groups of its own images. */
+Test(shard_groups, shares_of_statistics) {
+    static const char text[] =
+        "dir 1\n"
+        "import \"models/resnet50.dir\" as r with image = 32, width = 2, classes = 4, blocks1 = 1, "
+        "blocks2 = 1, blocks3 = 1, blocks4 = 1, batch = 12, bn_groups = 6\n"
+        "topology @box {\n  device gpu[4]\n  switch sw\n"
+        "  link gpu[i] -- sw : 1 GB/s, 1 us for i in 0..4\n}\n"
+        "mesh @all = [dp = 4] on @box\nmesh @two = pick 1..3 of @all [dp = 2]\n"
+        "scenario {\n  model = @r.resnet50\n  on = @box\n"
+        "  train { loss = none, optimizer = sgd }\n  strategy {\n"
+        "    group \"g\" { ops = [\"net.stem.**\"], on = @all, shares = [1, 1, 1, 3] }\n"
+        "    group \"h\" { ops = [\"net.stage1.**\"], on = @two, shares = [1, 2] }\n  }\n}\n";
+    proof_options options = {.seed = 1};
+    proof p;
+    prove(text, &options, &p);
+    cr_expect_eq(p.verdict, PROOF_EQUAL, "%s: %s", proof_verdict_name(p.verdict), p.what);
+    options.settings = "r.bn_groups=4";
+    prove(text, &options, &p);
+    cr_expect_eq(p.verdict, PROOF_REFUSED);
+    cr_expect(strstr(p.what, "batch_norm") && strstr(p.what, "their shares, 6"), "%s", p.what);
+}
+
 /* The strategy's own shares, beside groups and overrides with shares of their own or without. */
 Test(shard_groups, shares_of_the_strategy) {
     char *p =
