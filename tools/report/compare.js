@@ -88,9 +88,9 @@ function drawCompare() {
   const first = runs[0].run, best = runs.reduce((x, y) => (y.run.step_time_ps < x.run.step_time_ps ? y : x));
   document.getElementById("answer").append(h("strong", {}, best.name), ` is fastest: ${ps(best.run.step_time_ps)} a step; ` + runs.filter(p => p !== best).map(p => `${p.name} takes ${ps(p.run.step_time_ps)}`).join(", ") + ".");
   const cell = (title, value, text) => [title, ...runs.map(p => text(value(p.run)))];
-  const facts = [["step_time_ps", r => r.step_time_ps, plain], ["step time", r => r.step_time_ps, ps], ["90 % within", r => r, interval], ["MFU", r => r.mfu, x => (x ? percent(x) : "unknown")],
+  const facts = [["step_time_ps", r => r.step_time_ps, plain], ["step time", r => r.step_time_ps, ps], ["how sure", r => r, interval], ["MFU", r => r.mfu, x => (x ? percent(x) : "unknown")],
     ["fits", r => r.fits, String], ["peak_memory_bytes", r => r.peak_memory_bytes, plain], ["peak memory", r => r.peak_memory_bytes, bytes], ["throughput", r => r.throughput_per_s, x => digits(x) + " " + first.throughput_unit + "/s"],
-    ["bubble", r => r.bubble_fraction, percent], ["binds", r => r, binds]].map(f => cell(...f));
+    ["bubble", r => r.bubble_fraction, percent], ["what binds", r => r, binds]].map(f => cell(...f));
   part("numbers", "Side by side", tableOf("the runs", [["result", r => r[0]], ...runs.map((p, i) => [p.name, r => r[i + 1]])], facts),
     rows.knobs.length ? tableOf("different settings", [["setting", r => r.name], [runs[0].name, r => r.a ?? "not set"], [runs[1].name, r => r.b ?? "not set"]], rows.knobs) : null);
   waterfallPart(rows);

@@ -35,14 +35,18 @@ function plotIn(place, make, height) {
   return {draw, get plot() { return plot; }};
 }
 
+// A capacity far above the curve would flatten the curve: the axis ends below, and a text has the number.
+const capacityAbove = curve => (curve.capacity || 0) > 1.6 * curve.peak;
+
 function memoryCurve(page, curve, place, readout) {
-  const d = memoryData(page, curve), most = Math.max(curve.capacity || 0, curve.peak) * 1.06;
+  const d = memoryData(page, curve), above = capacityAbove(curve), most = above ? curve.peak * 1.3 : Math.max(curve.capacity || 0, curve.peak) * 1.06;
   const data = [d.times, ...d.sums.slice().reverse()], stepped = uPlot.paths.stepped({align: 1});
   const series = d.names.slice().reverse().map(name => ({label: name, stroke: "rgba(0,0,0,.5)", width: 0.5, fill: CATEGORY_COLOUR[name], paths: stepped, points: {show: false}}));
-  if (curve.capacity) {
-    data.push(d.times.map(() => curve.capacity));
-    series.push({label: "capacity", stroke: style("--bad"), width: 2, dash: [8, 5], points: {show: false}});
-  }
+  if (curve.capacity && !above) // dashes on a line of the paper's colour, so that they are seen on every category
+    for (const look of [{stroke: style("--paper"), width: 4}, {label: "capacity", stroke: style("--bad"), width: 2, dash: [8, 5]}]) {
+      data.push(d.times.map(() => curve.capacity));
+      series.push({...look, points: {show: false}});
+    }
   const made = plotIn(place, (width, height) => new uPlot({
     width, height, legend: {show: false}, cursor: {y: false, points: {show: false}},
     scales: {x: {time: false}, y: {range: [0, most]}}, axes: [axes(ps, bytes)[0], {...axes(ps, bytes)[1], incrs: POWERS}], series: [{}, ...series],
@@ -65,7 +69,8 @@ function memoryPart(page) {
     body.replaceChildren(place, readout);
     const d = memoryCurve(page, curve, place, readout);
     const live = Object.entries(cls.live_at_peak || {}).flatMap(([category, list]) => list.map(t => ({category, ...t}))).sort((a, b) => b.bytes - a.bytes);
-    body.append(legend([...d.names.map(n => [n, CATEGORY_COLOUR[n]]), ...(curve.capacity ? [["capacity (dashed)", style("--bad")]] : [])]),
+    if (capacityAbove(curve)) body.append(h("p", {id: "capacity-above"}, `The capacity lies above the picture: ${bytes(curve.capacity)}, ${digits(curve.capacity / curve.peak, 3)} times the peak of ${bytes(curve.peak)}.`));
+    body.append(legend([...d.names.map(n => [n, CATEGORY_COLOUR[n]]), ...(curve.capacity && !capacityAbove(curve) ? [["capacity (dashed)", style("--bad")]] : [])]),
       tableBelow("peak", `categories at the peak of ${curve.device}, at ${ps(cls.peak_memory_at_ps)}`, [["category", r => r[0]], ["bytes", r => r[1], plain], ["size", r => bytes(r[1])], ["share", r => percent(r[1] / cls.peak_memory_bytes)]], Object.entries(cls.peak_by_category).filter(r => r[1]), true),
       tableBelow("tensors", `tensors at the peak of ${curve.device}`, [["category", r => r.category], ["path", r => r.path], ["count", r => r.count, plain], ["bytes", r => r.bytes, plain], ["size", r => bytes(r.bytes)]], live),
       tableBelow("curve", `memory of ${curve.device} over time`, [["time_ps", r => r[0], plain], ...d.used.map(k => [page.categories[k], r => r[k + 1], plain])], d.points));

@@ -11,7 +11,7 @@ class Parallel {
     this.surface = surface(380, (c, w, height) => this.begin(c, w, height), {id: "canvas-parallel", tabindex: 0, role: "application",
       "aria-roledescription": "parallel coordinates", "aria-label": `Parallel coordinates of ${axes.length} columns`, "aria-describedby": "keys-parallel"});
     this.listen();
-    this.element = h("figure", {}, this.surface.canvas, h("figcaption", {id: "keys-parallel"}, "Drag along an axis to keep a range; click the axis to drop it. The filters below do the same by keyboard. The best row is drawn thick."));
+    this.element = h("figure", {}, this.surface.canvas, h("figcaption", {id: "keys-parallel"}, "Drag along an axis to keep a range; click the axis to drop it. The filters above do the same by keyboard. The best row is drawn thick."));
   }
 
   // Where a row crosses an axis, from 0 (bottom) to 1; values of knobs are equally far apart.
@@ -34,7 +34,7 @@ class Parallel {
 
   x(axis) {
     const w = this.surface.width;
-    return 46 + axis * (w - 92) / Math.max(1, this.axes.length - 1);
+    return 46 + axis * (w - 116) / Math.max(1, this.axes.length - 1); // 70 right of the last axis for its texts
   }
   y(place) { return AXIS_TOP + (1 - place) * (this.surface.height - AXIS_TOP - AXIS_BOTTOM); }
 
@@ -97,7 +97,7 @@ class Parallel {
       c.stroke();
       c.textAlign = "center";
       c.font = (f ? "bold " : "") + "12px system-ui, sans-serif";
-      c.fillText(column.name.replace(/^strategy\./, "").slice(0, Math.max(6, Math.floor((this.surface.width - 92) / this.axes.length / 6.5))), x, i % 2 ? 12 : 26);
+      c.fillText(column.name.replace(/^strategy\./, "").slice(0, Math.max(6, Math.floor((this.surface.width - 116) / this.axes.length / 6.5))), x, i % 2 ? 12 : 26);
       const mark = (text, place) => { c.fillStyle = style("--soft"); c.fillText(text, x, this.y(place) + (place === 0 ? 16 : place === 1 ? -2 : 4)); };
       if (column.rank) for (const [v, place] of column.rank) { if (column.values.length <= 12 || place === 0 || place === 1) { c.textAlign = "left"; c.fillStyle = style("--ink"); c.fillText(String(column.values[v]).slice(0, 9), x + 4, this.y(place) + 4); } }
       else { mark(column.text(column.low), 0); }

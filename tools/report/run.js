@@ -16,7 +16,7 @@ function binds(run) {
 }
 
 function answer(run) {
-  const fits = run.fits === false ? h("strong", {class: "bad"}, "does not fit")
+  const fits = run.fits === false ? h("strong", {class: "bad"}, `does not fit, ${run.fullest_device} lacks ${bytes(run.missing_bytes)} of ${bytes(run.peak_memory_bytes)}`)
     : h("strong", {class: "good"}, run.memory_capacity_bytes ? `fits, ${bytes(run.peak_memory_bytes)} of ${bytes(run.memory_capacity_bytes)}` : `needs ${bytes(run.peak_memory_bytes)}`);
   return [h("strong", {}, h("data", {value: run.step_time_ps, id: "step"}, ps(run.step_time_ps))), " a step, ",
     run.mfu ? h("strong", {}, "MFU " + percent(run.mfu)) : "MFU unknown", "; ", fits, "; ", binds(run), "; ", interval(run), "."];
@@ -43,11 +43,11 @@ function numbersPart(run) {
   add("idle_ps", run.idle_ps, ps);
   add("peak_memory_bytes", run.peak_memory_bytes, bytes);
   add("memory_capacity_bytes", run.memory_capacity_bytes, bytes);
-  const strategy = run.strategy ? Object.entries(run.strategy).map(([k, v]) => `${k.replaceAll("_", " ")} ${Array.isArray(v) ? runsOf(v) : typeof v === "boolean" ? (v ? "on" : "off") : v}`).join(", ") : "a program";
+  const strategy = run.strategy ? Object.entries(run.strategy).map(([k, v]) => `${k.replaceAll("_", " ")} ${Array.isArray(v) ? runsOf(v) : typeof v === "boolean" ? (v ? "on" : "off") : v}`).join(", ") : "The program runs as it is written, without passes";
   const columns = [["name", r => r[0]], ["value", r => r[2]], ["exact", r => r[1], plain]];
-  const bar = stack([["compute", run.compute_ps, KIND_COLOUR.compute], ["exposed communication", run.exposed_comm_ps, KIND_COLOUR.communication],
-    ["idle", run.idle_ps, KIND_COLOUR.idle]], ps);
-  part("numbers", "The step in numbers", h("p", {}, strategy + "."), h("p", {class: "soft"}, `The time of ${run.critical_device}, which ends last:`), bar,
+  const parts = [["compute", run.compute_ps, KIND_COLOUR.compute], ["exposed communication", run.exposed_comm_ps, KIND_COLOUR.communication],
+    ["idle", run.idle_ps, KIND_COLOUR.idle]].filter(p => p[1]);
+  part("numbers", "The step in numbers", h("p", {}, strategy + "."), h("p", {class: "soft"}, `The time of ${run.critical_device}, which ends last:`), stack(parts, ps), legend(parts.map(([name, time, colour]) => [`${name} ${ps(time)}`, colour])),
     tableBelow("numbers", "results, with the names of --json", columns, rows, true));
 }
 

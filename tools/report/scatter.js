@@ -37,7 +37,7 @@ function scatter(place, xs, ys, options) {
   const range = (log, pad) => (u, low, high) => {
     for (const line of options.lines || []) if (line.extends) for (const p of line.points) { low = Math.min(low, p[pad]); high = Math.max(high, p[pad]); }
     if (!(high > low)) { low = log ? low / 2 : low - 1; high = log ? high * 2 : high + 1; }
-    if (log) { const m = (high / low) ** 0.04; return [low / m, high * m]; }
+    if (log) { const m = (high / low) ** (options.sizes ? 0.08 : 0.04); return [low / m, high * m]; }
     return [low - (high - low) * 0.04, high + (high - low) * 0.04];
   };
   const both = axes(x.text, y.text);

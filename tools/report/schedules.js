@@ -15,7 +15,7 @@ function drawSchedules() {
       h("tbody", {}, ...ran.map(s => h("tr", {}, h("th", {scope: "row"}, name(s)), h("td", {}, h("div", {class: "fall"}, h("i", {style: `left:0;width:${100 * value(s) / (most || 1)}%;background:${s.status === "ok" ? colour : GREY}`}))), h("td", {class: "n"}, h("data", {value: value(s)}, text(value(s))))))));
   };
   part("times", "Step time", h("p", {}, "Grey: the step does not fit in memory."), drawn("step time", s => s.step_time_ps, ps, OKABE[0]));
-  part("bubbles", "Bubble of the busiest stage's span", drawn("bubble", s => s.span_bubble_ps, ps, OKABE[1]));
+  part("bubbles", "Largest bubble of a stage", h("p", {}, "From the stage's first operation to its last: the time without compute."), drawn("bubble", s => s.span_bubble_ps, ps, OKABE[1]));
   part("memory", "Peak memory", drawn("peak memory", s => s.peak_memory_bytes, bytes, OKABE[2]));
   const number = key => [key, s => s[key] ?? null, plain];
   part("table", "All schedules", tableBelow("schedules", "every schedule", [["schedule", name], ["status", s => s.status], ...["step_time_ps", "span_bubble_ps", "bubble_fraction", "peak_memory_bytes", "missing_bytes", "peak_stage", "sent_bytes", "sent_gradient_bytes", "sent_most_bytes", "weight_copies"].map(number), ["refused", s => s.refused ?? ""]], all.schedules, true));

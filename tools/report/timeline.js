@@ -5,6 +5,14 @@
 
 const LANE = 20, GAP = 4, RULER = 22;
 
+// The end of a text that is too long for its room: names of files begin alike.
+function ending(c, text, room) {
+  if (c.measureText(text).width <= room) return text;
+  let from = 1;
+  while (from < text.length && c.measureText("…" + text.slice(from)).width > room) from++;
+  return "…" + text.slice(from);
+}
+
 // A lane: {label, short, tree, root, from (0), items: draw the children of the step alone, colour(span)}
 class Timeline {
   constructor(id, lanes, end, describe) {
@@ -154,7 +162,8 @@ class Timeline {
       c.clip();
       c.font = (i === this.lane && document.activeElement === this.surface.canvas ? "bold " : "") + "12px system-ui, sans-serif";
       const below = i && lane.cls && lane.cls === this.lanes[i - 1].cls;
-      c.fillText(below ? lane.short : lane.label, below ? 14 : 0, y + 14);
+      const at = below ? 14 : 0;
+      c.fillText(ending(c, below ? lane.short : lane.label, left - 6 - at), at, y + 14);
       c.restore();
       c.save();
       c.beginPath();

@@ -91,6 +91,7 @@ static void list_resources(runs *r) {
     ds_buf links = {0};
     ds_topo_link_names(r->base.result->plan->topo, &links);
     const char *at = links.n ? links.text : "";
+    if (strchr(at, ',')) DS_PUSH(&r->arena, &r->wanted, "link"); /* two kinds may bind together */
     for (size_t n; *at; at += n + (at[n] == ',')) {
         n = strcspn(at, ",");
         DS_PUSH(&r->arena, &r->wanted, ds_arena_printf(&r->arena, "link %.*s", (int)n, at));
@@ -121,7 +122,7 @@ static int derive(runs *r, ds_buf *table, ds_buf *json) {
     uint32_t n = 0;
     for (; n < r->wanted.n && !exit_code; n++) {
         const char *name = r->wanted.at[n];
-        exit_code = compare(r, name, strncmp(name, "link ", 5) == 0, &rows[n]);
+        exit_code = compare(r, name, strncmp(name, "link", 4) == 0, &rows[n]);
     }
     if (exit_code) return exit_code;
     ds_report_sensitivity(rows, n, r->base.result->run.step_ps, table);
