@@ -92,6 +92,10 @@ function tableOf(caption, columns, rows, sum) {
       h("thead", {}, h("tr", {}, ...columns.map(c => h("th", {scope: "col", class: c[2] ? "n" : undefined}, c[0])))), body));
 }
 
+// A table of bars, which scrolls on a narrow screen.
+const barTable = (caption, ...children) => h("div", {class: "scroll", style: "max-height:none;border:0", tabindex: 0, role: "group", "aria-label": caption},
+  h("table", {class: "waterfall"}, h("caption", {}, caption), ...children));
+
 // The table of a picture, closed, and its CSV. The table is made when it is opened.
 function tableBelow(name, caption, columns, rowsOf, open = false) {
   const get = typeof rowsOf === "function" ? rowsOf : () => rowsOf;

@@ -36,7 +36,7 @@ function waterfall(time, a, b) {
     return h("div", {class: "fall"}, h("i", {style: `left:${from}%;width:max(${to - from}%,2px);background:${colour}`}));
   };
   const sign = x => (x > 0 ? "+" : "−") + ps(Math.abs(x));
-  return h("div", {}, h("table", {class: "waterfall"}, h("caption", {}, `From ${ps(steps[a])} to ${ps(steps[b])}; the bars add up exactly${zero ? `; the axis begins at ${ps(zero)}` : ""}`),
+  return h("div", {}, barTable(`From ${ps(steps[a])} to ${ps(steps[b])}; the bars add up exactly${zero ? `; the axis begins at ${ps(zero)}` : ""}`,
     h("thead", {}, h("tr", {}, ...["cause", "time drawn", "difference", "ps"].map((t, i) => h("th", {scope: "col", class: i > 1 ? "n" : undefined}, t)))),
     h("tbody", {}, ...rows.map(r => h("tr", {}, h("th", {scope: "row"}, r.name), h("td", {}, bar(r)),
       h("td", {class: "n"}, r.whole ? ps(r.to) : sign(r.by)), h("td", {class: "n"}, h("data", {value: r.whole ? r.to : r.by}, String(r.whole ? r.to : r.by))))))),

@@ -11,7 +11,8 @@ class Parallel {
     this.surface = surface(380, (c, w, height) => this.begin(c, w, height), {id: "canvas-parallel", tabindex: 0, role: "application",
       "aria-roledescription": "parallel coordinates", "aria-label": `Parallel coordinates of ${axes.length} columns`, "aria-describedby": "keys-parallel"});
     this.listen();
-    this.element = h("figure", {}, this.surface.canvas, h("figcaption", {id: "keys-parallel"}, "Drag along an axis to keep a range; click the axis to drop it. The filters above do the same by keyboard. The best row is drawn thick."));
+    this.surface.canvas.style.minWidth = 60 * axes.length + 116 + "px"; // the texts of an axis need 60
+    this.element = h("figure", {}, h("div", {style: "overflow-x:auto"}, this.surface.canvas), h("figcaption", {id: "keys-parallel"}, "Drag along an axis to keep a range; click the axis to drop it. The filters above do the same by keyboard. The best row is drawn thick."));
   }
 
   // Where a row crosses an axis, from 0 (bottom) to 1; values of knobs are equally far apart.

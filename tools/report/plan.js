@@ -17,9 +17,9 @@ function knobsPart(rows, metric) {
   const flat = all.flatMap(k => k.values.map(v => ({knob: k.knob.name, ...v}))), most = Math.max(...flat.map(v => v.ratio));
   const bar = v => h("div", {class: "fall"}, h("i", {style: `left:0;width:${100 * v.ratio / most}%;background:${v.ratio === 1 ? OKABE[2] : OKABE[0]}`}));
   part("knobs", "What each knob costs", h("p", {}, `The best ${metric.name} found with each value, against the best plan; values without a simulated candidate are left out.`),
-    h("div", {class: "scroll", style: "max-height:none", tabindex: 0, role: "group", "aria-label": "What each knob costs"}, h("table", {class: "waterfall"}, h("caption", {}, "Best figure by knob and value"),
+    barTable("Best figure by knob and value",
       h("thead", {}, h("tr", {}, ...["knob and value", "drawn", metric.name, "more"].map((t, i) => h("th", {scope: "col", class: i > 1 ? "n" : undefined}, t)))),
-      h("tbody", {}, ...flat.map(v => h("tr", {}, h("th", {scope: "row"}, `${v.knob.replace(/^strategy\./, "")} ${v.text}`), h("td", {}, bar(v)), h("td", {class: "n"}, h("data", {value: v.figure}, metric.text(v.figure))), h("td", {class: "n"}, v.ratio === 1 ? "best" : "+" + percent(v.ratio - 1))))))));
+      h("tbody", {}, ...flat.map(v => h("tr", {}, h("th", {scope: "row"}, `${v.knob.replace(/^strategy\./, "")} ${v.text}`), h("td", {}, bar(v)), h("td", {class: "n"}, h("data", {value: v.figure}, metric.text(v.figure))), h("td", {class: "n"}, v.ratio === 1 ? "best" : "+" + percent(v.ratio - 1)))))));
   window.drawn.knobs = flat.map(v => [v.knob, v.text, v.figure]);
 }
 

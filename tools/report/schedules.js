@@ -11,7 +11,7 @@ function drawSchedules() {
   else answer.append("No schedule runs and fits.");
   const drawn = (title, value, text, colour) => {
     const most = Math.max(...ran.map(value));
-    return h("table", {class: "waterfall"}, h("caption", {}, title), h("thead", {}, h("tr", {}, ...["schedule", "drawn", title].map((t, i) => h("th", {scope: "col", class: i > 1 ? "n" : undefined}, t)))),
+    return barTable(title, h("thead", {}, h("tr", {}, ...["schedule", "drawn", title].map((t, i) => h("th", {scope: "col", class: i > 1 ? "n" : undefined}, t)))),
       h("tbody", {}, ...ran.map(s => h("tr", {}, h("th", {scope: "row"}, name(s)), h("td", {}, h("div", {class: "fall"}, h("i", {style: `left:0;width:${100 * value(s) / (most || 1)}%;background:${s.status === "ok" ? colour : GREY}`}))), h("td", {class: "n"}, h("data", {value: value(s)}, text(value(s))))))));
   };
   part("times", "Step time", h("p", {}, "Grey: the step does not fit in memory."), drawn("step time", s => s.step_time_ps, ps, OKABE[0]));
