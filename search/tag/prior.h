@@ -42,7 +42,7 @@ typedef struct ds_tag_state {
     const ds_tag_outcome *outcome; /* of its simulation */
 } ds_tag_state;
 
-typedef enum ds_tag_prior_kind { DS_TAG_MLP, DS_TAG_GAT } ds_tag_prior_kind;
+typedef enum ds_tag_prior_kind { DS_TAG_MLP, DS_TAG_GAT, DS_TAG_N_PRIORS } ds_tag_prior_kind;
 typedef struct ds_tag_prior ds_tag_prior;
 
 ds_tag_prior *ds_tag_prior_new(ds_tag_prior_kind kind, uint64_t seed);

@@ -40,7 +40,9 @@ static void check_tag(const arguments *args, struct argp_state *state) {
     if (args->devices || args->cutoff > 1 || args->order || args->simulate || args->alike ||
         args->meshes || args->tp || args->tflops > 0 || args->gb_per_s > 0)
         argp_error(state, "--method tag takes --playouts, --groups, --simulations, --seed, "
-                          "--semantics, --threads, -o and --json alone");
+                          "--semantics, --prior, --threads, -o and --json alone");
+    if (args->tag.prior && !is_tag)
+        argp_error(state, "--prior is for --semantics tag: networks read TAG's simulation");
     if (args->output && is_tag)
         argp_error(state,
                    "-o is for --semantics distsim: a strategy has no meaning by TAG's rules");
@@ -59,8 +61,8 @@ static void check_together(void *arguments_, struct argp_state *state) {
         check_tag(args, state);
         return;
     }
-    if (args->tag.n_workers > 1 || args->tag.n_playouts || args->tag.n_groups)
-        argp_error(state, "--threads, --playouts and --groups are for --method tag");
+    if (args->tag.n_workers > 1 || args->tag.n_playouts || args->tag.n_groups || args->tag.prior)
+        argp_error(state, "--threads, --playouts, --groups and --prior are for --method tag");
     if (args->order && tap) argp_error(state, "--order is for --method pase");
     if ((args->tflops > 0 || args->gb_per_s > 0) && !pase)
         argp_error(state,
@@ -97,6 +99,9 @@ static const cli_option option_rows[] = {
      .help = "tag: whose rules a deployment is simulated by: distsim's own, or TAG's released "
              "simulator's, with a lower bound and without whole simulations",
      .says = "takes distsim or tag, not"},
+    {CLI_INPUT, AT(tag.prior), "prior", 0, "FILE",
+     .help = "tag, with --semantics tag: weights of a network that guides the tree, as "
+             "search/tag/weights/gat.npy; default: none"},
     CLI_WORKERS(AT(tag.n_workers), "tag: threads; the result is the same for any number"),
     {CLI_FLAG, AT(meshes), "meshes", 0, NULL,
      .help = "tap: try each mesh dp x tp of N devices, and split operations along its axes only"},

@@ -109,7 +109,7 @@ static double learn(const learner *l, const learn_options *o, ds_tag_prior *prio
 }
 
 ds_status learn_priors(const play_models *models, const learn_options *o,
-                       ds_tag_prior *out[LEARN_KINDS], learn_report *report, ds_error *err) {
+                       ds_tag_prior *out[DS_TAG_N_PRIORS], learn_report *report, ds_error *err) {
     learner l = {.err = err};
     ds_status status = DS_OK;
     ds_arena_init(&l.arena);
@@ -119,7 +119,7 @@ ds_status learn_priors(const play_models *models, const learn_options *o,
         report->entropy +=
             entropy_of(l.lessons.at[i].share, ds_tag_view_n_actions(l.lessons.at[i].state.view)) /
             l.lessons.n;
-    for (uint32_t k = 0; k < LEARN_KINDS && status == DS_OK; k++) {
+    for (uint32_t k = 0; k < DS_TAG_N_PRIORS && status == DS_OK; k++) {
         clock_t start = clock();
         out[k] = ds_tag_prior_new((ds_tag_prior_kind)k, o->seed);
         report->loss[k] = learn(&l, o, out[k]);

@@ -4,8 +4,6 @@
 
 #include "tools/tag/play.h"
 
-enum { LEARN_KINDS = 2 }; /* ds_tag_prior_kind */
-
 typedef struct learn_options {
     uint64_t seed;
     uint32_t games, playouts,
@@ -15,20 +13,21 @@ typedef struct learn_options {
 
 typedef struct learn_report {
     uint32_t n_states;
-    uint64_t data_hash;                           /* of all states and targets */
-    double entropy;                               /* of the targets, the mean */
-    double loss[LEARN_KINDS], cpu_s[LEARN_KINDS]; /* means over the last epoch */
+    uint64_t data_hash;                                   /* of all states and targets */
+    double entropy;                                       /* of the targets, the mean */
+    double loss[DS_TAG_N_PRIORS], cpu_s[DS_TAG_N_PRIORS]; /* means over the last epoch */
 } learn_report;
 
 /* Plays games with uniform priors, and both networks learn the shares of playouts of each state that had at least
  * 12: -Σ share log p, Adam with rate 1e-3, batches of 8, norm 5. O(games · playouts · simulation). */
 ds_status learn_priors(const play_models *models, const learn_options *options,
-                       ds_tag_prior *out[LEARN_KINDS], learn_report *report, ds_error *err);
+                       ds_tag_prior *out[DS_TAG_N_PRIORS], learn_report *report, ds_error *err);
 
 enum { MEASURE_PLAYOUTS = 2000 };
 
 /* One game of a search: the playout of the first improvement, and of 95 % of uniform's best value
- * after 2,000 playouts (MEASURE_PLAYOUTS + 1: never); the value after 50, 800 and 2,000 playouts. */
+ * after 2,000 playouts (MEASURE_PLAYOUTS + 1: never); the value after 50 and 800 playouts, and
+ * of uniform after 2,000 (a guided search ends at its goal). */
 typedef struct measured_game {
     uint32_t model, first, reach;
     double value[3];

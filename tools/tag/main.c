@@ -16,7 +16,7 @@ static const play_left nothing = {UINT32_MAX, UINT32_MAX, false};
 static const char *const kind_names[] = {"mlp", "gat"};
 
 static ds_status train(const play_models *models, const learn_options *o,
-                       ds_tag_prior *out[LEARN_KINDS], ds_error *err) {
+                       ds_tag_prior *out[DS_TAG_N_PRIORS], ds_error *err) {
     learn_report report;
     DS_TRY(learn_priors(models, o, out, &report, err));
     printf(
@@ -24,7 +24,7 @@ static ds_status train(const play_models *models, const learn_options *o,
         "%u epochs\n",
         (unsigned long long)o->seed, o->games, o->playouts, report.n_states,
         (unsigned long long)report.data_hash, report.entropy, o->epochs);
-    for (uint32_t k = 0; k < LEARN_KINDS; k++)
+    for (uint32_t k = 0; k < DS_TAG_N_PRIORS; k++)
         printf("%s: %u parameters, loss %.4f, %.0f s of CPU\n", kind_names[k],
                ds_tag_prior_params(out[k])->n, report.loss[k], report.cpu_s[k]);
     fflush(stdout);
@@ -32,9 +32,9 @@ static ds_status train(const play_models *models, const learn_options *o,
 }
 
 static ds_status train_and_write(const play_models *models, const learn_options *o, ds_error *err) {
-    ds_tag_prior *made[LEARN_KINDS] = {NULL};
+    ds_tag_prior *made[DS_TAG_N_PRIORS] = {NULL};
     ds_status status = train(models, o, made, err);
-    for (uint32_t k = 0; k < LEARN_KINDS; k++) {
+    for (uint32_t k = 0; k < DS_TAG_N_PRIORS; k++) {
         char path[100];
         snprintf(path, sizeof path, "search/tag/weights/%s.npy", kind_names[k]);
         if (status == DS_OK) status = ds_tag_weights_write(made[k], path, err);
@@ -73,7 +73,7 @@ static ds_status measure_weights(const play_models *models, uint32_t n, ds_error
     for (uint32_t k = 0; k < 2; k++) {
         char path[100];
         snprintf(path, sizeof path, "search/tag/weights/%s.npy", kind_names[k]);
-        if (ds_tag_weights_read(path, (ds_tag_prior_kind)k, &read[k], NULL) != DS_OK) continue;
+        if (ds_tag_weights_read(path, &read[k], NULL) != DS_OK) continue;
         names[n_priors] = kind_names[k];
         priors[n_priors++] = read[k];
     }
@@ -85,14 +85,14 @@ static ds_status measure_weights(const play_models *models, uint32_t n, ds_error
 /* Without what is left out, on it alone. */
 static ds_status leave(const play_models *models, learn_options o, play_left left, uint32_t n,
                        ds_error *err) {
-    ds_tag_prior *made[LEARN_KINDS] = {NULL};
+    ds_tag_prior *made[DS_TAG_N_PRIORS] = {NULL};
     const char *const names[] = {"uniform", kind_names[0], kind_names[1]};
     o.left = left;
     ds_status status = train(models, &o, made, err);
     left.is_measured = true;
     const ds_tag_prior *priors[] = {NULL, made[0], made[1]};
     if (status == DS_OK) status = measure(models, &left, n, priors, names, 3, err);
-    for (uint32_t k = 0; k < LEARN_KINDS; k++) ds_tag_prior_free(made[k]);
+    for (uint32_t k = 0; k < DS_TAG_N_PRIORS; k++) ds_tag_prior_free(made[k]);
     return status;
 }
 

@@ -72,7 +72,7 @@ static double sign_test(uint32_t less, uint32_t more) {
 void measure_print(const char *name, const measured_game *games, const measured_game *uniform,
                    uint32_t n) {
     uint32_t less = 0, more = 0;
-    double value[3] = {0};
+    double value[2] = {0};
     for (uint32_t m = 0; m <= PLAY_MODELS; m++) {
         if (m < PLAY_MODELS && quantile(games, n, m, false, 0.5) == 0) continue;
         printf("| %s | %s | %u | %u | %u … %u |\n", name,
@@ -83,9 +83,9 @@ void measure_print(const char *name, const measured_game *games, const measured_
     for (uint32_t i = 0; i < n; i++) {
         less += games[i].reach < uniform[i].reach;
         more += games[i].reach > uniform[i].reach;
-        for (uint32_t k = 0; k < 3; k++) value[k] += games[i].value[k] / n;
+        for (uint32_t k = 0; k < 2; k++) value[k] += games[i].value[k] / n;
     }
-    printf("%s: mean value after 50, 800, 2,000 playouts %.4f %.4f %.4f; sooner than uniform in %u "
+    printf("%s: mean value after 50, 800 playouts %.4f %.4f; sooner than uniform in %u "
            "games, later in %u, sign test p = %.2g\n",
-           name, value[0], value[1], value[2], less, more, sign_test(less, more));
+           name, value[0], value[1], less, more, sign_test(less, more));
 }

@@ -5,6 +5,7 @@
 #include "ir/base/json.h"
 #include "ir/lang/lang.h"
 #include "search/tag/plan.h"
+#include "search/tag/weights.h"
 
 #include <string.h>
 
@@ -113,12 +114,17 @@ static ds_status improve_tree(const cli_search_tag *o, ds_tag_model *m, ds_tag_t
     return DS_OK;
 }
 
-static ds_status search_tree(const cli_search_tag *o, ds_tag_model *m, ds_buf *out, ds_error *err) {
+static ds_status search_tree(const cli_search_tag *o, ds_tag_model *m, const ds_tag_prior *prior,
+                             ds_buf *out, ds_error *err) {
     ds_tag_tree *tree;
     ds_tag_model_gather(m, o->n_groups);
-    m->problem.quirks = DS_TAG_RELEASED;
-    ds_tag_tree_options options = {
-        .problem = &m->problem, .n_leaves = 16, .n_workers = o->n_workers, .seed = o->seed};
+    /* Under the chain of collectives some deployments never end (search/tag/README.md). */
+    m->problem.quirks = DS_TAG_RELEASED & ~(uint32_t)DS_TAG_COLLECTIVE_CHAIN;
+    ds_tag_tree_options options = {.problem = &m->problem,
+                                   .n_leaves = 16,
+                                   .n_workers = o->n_workers,
+                                   .seed = o->seed,
+                                   .prior = prior};
     DS_TRY(ds_tag_tree_new(&options, &tree, err));
     ds_status status = ds_tag_tree_run(tree, o->n_playouts, err);
     ds_tag_tree_result result = ds_tag_tree_result_of(tree);
@@ -132,9 +138,14 @@ static ds_status search_tree(const cli_search_tag *o, ds_tag_model *m, ds_buf *o
 static ds_status search_tag(const cli_search_tag *o, const ds_pase_source *source,
                             const ds_profiles *profiles, ds_buf *out, ds_error *err) {
     ds_tag_model *model;
-    DS_TRY(ds_tag_model_read(source, profiles, &model, err));
-    ds_status status = search_tree(o, model, out, err);
-    ds_tag_model_free(model);
+    ds_tag_prior *prior = NULL;
+    if (o->prior) DS_TRY(ds_tag_weights_read(o->prior, &prior, err));
+    ds_status status = ds_tag_model_read(source, profiles, &model, err);
+    if (!status) {
+        status = search_tree(o, model, prior, out, err);
+        ds_tag_model_free(model);
+    }
+    ds_tag_prior_free(prior);
     return status;
 }
 

@@ -10,6 +10,7 @@ typedef struct cli_search_tag {
     uint32_t n_groups, n_workers, n_whole;
     bool json;
     const char *output; /* NULL: none */
+    const char *prior;  /* weights of a network; NULL: uniform priors */
     cli_options *common;
 } cli_search_tag;
 
