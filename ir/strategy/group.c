@@ -181,6 +181,7 @@ void ds_group_set_shares(ds_unit *unit, const char *name, const int64_t *shares,
 
 void ds_group_put(ds_unit *unit, const ds_op_group *group) {
     ds_attr block = {.word = ds_intern(&unit->strings, "group"),
+                     .loc = group->loc,
                      .quoted_name = true,
                      .labelled = true,
                      .kind = DS_ATTR_BLOCK};

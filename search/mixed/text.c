@@ -145,8 +145,9 @@ static void put_width(const char *kind, uint32_t dp, uint32_t tp, ds_buf *out) {
 static void put_groups(const ds_mixed_problem *problem, const ds_mixed_plan *plan, ds_buf *out) {
     for (uint32_t g = 0; g < plan->n_groups; g++) {
         const ds_mixed_group *group = &plan->groups[g];
-        ds_buf_printf(out, "%s%d replicas on %" PRIu32 " x %s", g ? " + " : "", group->replicas,
-                      ds_mixed_used(problem, plan, group->kind), problem->kinds[group->kind].name);
+        ds_buf_printf(out, "%s%d replica%s on %" PRIu32 " x %s", g ? " + " : "", group->replicas,
+                      group->replicas == 1 ? "" : "s", ds_mixed_used(problem, plan, group->kind),
+                      problem->kinds[group->kind].name);
         if (plan->n_groups > 1)
             ds_buf_printf(out, ": %" PRId64 " of a microbatch's samples", group->share);
     }
@@ -190,7 +191,8 @@ void ds_mixed_put_words(const ds_mixed_problem *problem, const ds_mixed_plan *pl
         put_order(problem, plan, out);
     else
         put_stages(problem, plan, out);
-    ds_buf_printf(out, "; %" PRId64 " microbatches%s%s%s", plan->microbatches,
+    ds_buf_printf(out, "; %" PRId64 " microbatch%s%s%s%s", plan->microbatches,
+                  plan->microbatches == 1 ? "" : "es",
                   plan->n_stages > 1 && plan->eager ? ", eager" : "", plan->zero ? ", zero 1" : "",
                   plan->recompute ? ", recompute" : "");
 }

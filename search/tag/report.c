@@ -82,15 +82,16 @@ void ds_tag_plan_print(const ds_tag_plan *p, ds_buf *out) {
     print_time("all devices with all_reduce", p, &p->base, out);
     print_time("the best set of machines alone", p, &p->subset, out);
     print_time("found", p, &p->best, out);
-    ds_buf_printf(out, "  %-34s %.3f ms, %+.2f %%\n", "estimate of the found deployment",
-                  p->best_estimate_us * 1e-3,
+    ds_buf_printf(out, "  %-34s ", "estimate of the found deployment");
+    ds_print_ps((int64_t)(p->best_estimate_us * 1e6), out);
+    ds_buf_printf(out, ", %+.2f %%\n",
                   100 * (p->best_estimate_us / ((double)p->best.step_ps * 1e-6) - 1));
     if (p->check.n > 0)
         ds_buf_printf(out,
-                      "  %u leaves of the tree simulated whole: %u exact, %u within 1 %%, median "
+                      "  %u lea%s of the tree simulated whole: %u exact, %u within 1 %%, median "
                       "error %.1f %%, worst %.1f %%\n",
-                      p->check.n, p->check.n_exact, p->check.n_near, 100 * p->check.median,
-                      100 * p->check.worst);
+                      p->check.n, p->check.n == 1 ? "f" : "ves", p->check.n_exact, p->check.n_near,
+                      100 * p->check.median, 100 * p->check.worst);
     ds_buf_put(out, "\n  base groups  devices  way  operations\n");
     print_runs(p, out);
 }

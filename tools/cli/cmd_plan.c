@@ -76,6 +76,11 @@ static void check_usage(void *arguments_, struct argp_state *state) {
     if (args->plan.cluster && (args->plan.gpu || args->plan.box.path || args->plan.nodes))
         argp_error(state,
                    "--cluster says machines and how many: leave out --gpu, --on and --nodes");
+    if (args->plan.cluster && args->search.sweep.method)
+        argp_error(state,
+                   "--method is for machines of one width: --cluster has a search of its own");
+    if (args->plan.between_gb_per_s > 0 && !args->plan.cluster)
+        argp_error(state, "--between is for --cluster: a topology of your own says its links");
     if (args->plan.gpu && args->plan.box.path)
         argp_error(state, "--gpu or --on: a machine by name, or a file of your own");
     if (args->html && strcmp(args->html, "-") == 0)
@@ -392,10 +397,11 @@ static int no_machine(void) {
 }
 
 static int plan_kinds(arguments *args, const ds_profiles *profiles) {
-    if (args->html) {
-        fputs("distsim: error: --html is for plans of one kind of devices: a search over several "
-              "kinds has no table of candidates\n",
-              stderr);
+    if (args->html || args->search.sweep.path) {
+        fprintf(stderr,
+                "distsim: error: %s is for plans of one kind of devices: a search over several "
+                "kinds has no table of candidates\n",
+                args->html ? "--html" : "-o");
         return 2;
     }
     args->mixed.json = args->json;
@@ -404,6 +410,31 @@ static int plan_kinds(arguments *args, const ds_profiles *profiles) {
     args->mixed.n_workers = args->search.sweep.n_workers;
     args->mixed.max_runs = args->search.sweep.max_rows;
     return cli_plan_mixed(&args->plan, &args->mixed, &args->common, profiles);
+}
+
+/* An option that a plan on one kind of machines would not obey; NULL: there is none. */
+static const char *option_of_kinds(const arguments *args) {
+    const cli_mixed_arguments *mixed = &args->mixed;
+    if (mixed->front) return "--front";
+    if (mixed->peers) return "--peers";
+    if (mixed->within_s > 0) return "--within";
+    if (mixed->prices) return "--price";
+    if (mixed->preempt) return "--preempt";
+    if (mixed->checkpoint_s > 0) return "--checkpoint";
+    if (mixed->restart_s > 0) return "--restart";
+    static const char *const goals[] = {"cost", "energy", "expected"};
+    for (size_t i = 0; i < sizeof goals / sizeof *goals; i++)
+        if (strcmp(args->plan.objective, goals[i]) == 0)
+            return "--objective cost, energy or expected";
+    return NULL;
+}
+
+static int refuse_option_of_kinds(const char *option) {
+    fprintf(stderr,
+            "distsim: error: %s: only the search over several kinds of machines knows it; "
+            "--cluster takes one kind too, as in --cluster H100:2\n",
+            option);
+    return 2;
 }
 
 static int plan_model(arguments *args) {
@@ -429,6 +460,8 @@ static int plan_model(arguments *args) {
     /* --method asks for a sweep over one width for all */
     if (!exit_code && (plan->cluster || (plan->n_types > 1 && !args->search.method)))
         return plan_kinds(args, profiles);
+    const char *option = exit_code ? NULL : option_of_kinds(args);
+    if (option) return refuse_option_of_kinds(option);
     if (!exit_code) exit_code = search_plans(args);
     return exit_code;
 }

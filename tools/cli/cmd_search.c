@@ -36,9 +36,10 @@ static void read_mesh(void *place, char *arg, struct argp_state *state) {
 }
 
 static void check_tag(const arguments *args, struct argp_state *state) {
-    bool is_tag = strcmp(args->tag.semantics, "tag") == 0;
-    if (args->devices || args->cutoff > 1 || args->order || args->simulate || args->alike ||
-        args->meshes || args->tp || args->tflops > 0 || args->gb_per_s > 0)
+    bool is_tag = args->tag.semantics && strcmp(args->tag.semantics, "tag") == 0;
+    if (args->devices || strcmp(args->cost_model, "pase") != 0 || args->cutoff > 1 || args->order ||
+        args->simulate || args->alike || args->meshes || args->tp || args->tflops > 0 ||
+        args->gb_per_s > 0)
         argp_error(state, "--method tag takes --playouts, --groups, --simulations, --seed, "
                           "--semantics, --prior, --threads, -o and --json alone");
     if (args->tag.prior && !is_tag)
@@ -46,6 +47,9 @@ static void check_tag(const arguments *args, struct argp_state *state) {
     if (args->output && is_tag)
         argp_error(state,
                    "-o is for --semantics distsim: a strategy has no meaning by TAG's rules");
+    if (args->tag.n_whole != UINT32_MAX && is_tag)
+        argp_error(state, "--simulations is for --semantics distsim: TAG's rules simulate every "
+                          "leaf, and nothing whole");
     if (args->file && strcmp(args->file, "-") == 0)
         argp_error(state, "--method tag reads FILE several times: it cannot be stdin");
 }
@@ -61,8 +65,10 @@ static void check_together(void *arguments_, struct argp_state *state) {
         check_tag(args, state);
         return;
     }
-    if (args->tag.n_workers > 1 || args->tag.n_playouts || args->tag.n_groups || args->tag.prior)
-        argp_error(state, "--threads, --playouts, --groups and --prior are for --method tag");
+    if (args->tag.n_workers > 1 || args->tag.n_playouts || args->tag.n_groups || args->tag.seed ||
+        args->tag.n_whole != UINT32_MAX || args->tag.semantics || args->tag.prior)
+        argp_error(state, "--threads, --playouts, --groups, --simulations, --seed, --semantics and "
+                          "--prior are for --method tag");
     if (args->order && tap) argp_error(state, "--order is for --method pase");
     if ((args->tflops > 0 || args->gb_per_s > 0) && !pase)
         argp_error(state,
@@ -403,6 +409,8 @@ static ds_status search_deployments(arguments *args, const cli_source *source, d
     const ds_profiles *profiles;
     if (!tag->n_playouts) tag->n_playouts = 2000;
     if (!tag->n_groups) tag->n_groups = 40;
+    if (tag->n_whole == UINT32_MAX) tag->n_whole = 60;
+    if (!tag->semantics) tag->semantics = "distsim";
     tag->json = args->json;
     tag->output = args->output;
     tag->common = &args->common;
@@ -425,7 +433,7 @@ static ds_status read_and_search(arguments *args, const cli_source *source, ds_b
 
 int cmd_search(int argc, char **argv) {
     arguments args = {.method = "pase", .cost_model = "pase", .cutoff = 1};
-    args.tag = (cli_search_tag){.semantics = "distsim", .n_workers = 1, .n_whole = 60};
+    args.tag = (cli_search_tag){.n_workers = 1, .n_whole = UINT32_MAX};
     cli_source source;
     ds_buf out = {0};
     ds_error err;

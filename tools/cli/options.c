@@ -105,7 +105,9 @@ static uint64_t read_number(const cli_option *row, const char *value, struct arg
 static double read_real(const cli_option *row, const char *value, struct argp_state *state) {
     char *end;
     double x = strtod(value, &end);
-    if (end == value || *end || !(x > 0) || x > 1e9) refuse(row, row->says, value, state);
+    if (end == value || *end || !(x > 0) || x > 1e9)
+        refuse(row, row->says ? row->says : "takes a number above 0 and up to 1e9, not", value,
+               state);
     return x;
 }
 

@@ -65,9 +65,9 @@ static void put_head(const cli_mixed *mixed, ds_buf *out) {
     }
     ds_buf_printf(out,
                   "%" PRIu64 " structures estimated from %" PRIu32 " simulated pieces, %" PRIu32
-                  " plans simulated whole, of which %" PRIu32 " fit\n",
+                  " plans simulated whole, of which %" PRIu32 " fit%s\n",
                   mixed->result.n_estimated, mixed->n_pieces, mixed->result.n_simulated,
-                  mixed->result.n_plans);
+                  mixed->result.n_plans, mixed->args->within_s > 0 ? " and are fast enough" : "");
 }
 
 static bool knows(const cli_mixed *mixed, ds_mixed_goal goal) {

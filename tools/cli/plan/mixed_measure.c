@@ -255,8 +255,10 @@ static ds_status read_by_kind(cli_mixed *mixed, const char *option, const char *
         double value = name < n ? strtod(text + name + 1, &end) : -1;
         const char *word = ds_arena_strndup(mixed->plan->arena, text, name < n ? name : n);
         if (!end || end != text + n || !(value >= 0) || !(value < 1e9))
-            return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
-                                "--%s %.*s: write GPU=NUMBER,GPU=NUMBER", option, (int)n, text);
+            return ds_error_set(
+                err, DS_ERR_USAGE, DS_NOWHERE,
+                "--%s %.*s: write GPU=NUMBER,GPU=NUMBER, numbers from 0 to below 1e9", option,
+                (int)n, text);
         if (ds_profiles_find_kind(mixed->profiles, word, DS_NOWHERE, &kind, NULL) == DS_OK)
             word = ds_profiles_kind(mixed->profiles, kind)->name;
         for (uint32_t k = 0; k < mixed->problem.n_kinds; k++)
