@@ -77,6 +77,9 @@ class Package(unittest.TestCase):
         both = distsim.compare(TOUR, {"overlap": "off"})
         self.assertEqual(sum(r["difference_ps"] for r in rows(both["time"])),
                          both["step_time_difference_ps"])
+        other = distsim.compare(TOUR, "scenarios/distir-mlp.dir")
+        self.assertEqual(other["step_time_difference_ps"],
+                         distsim.run("scenarios/distir-mlp.dir").step_time_ps - distsim.run(TOUR).step_time_ps)
 
     def test_a_report_is_a_page(self):
         self.assertIn("<iframe srcdoc=", distsim.run(TOUR)._repr_html_())

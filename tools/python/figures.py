@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Figures and tables of the field, made again by distsim: scenarios/figures/NAME.csv.
 
-    tools/python/figures.py NAME…       print tables: the source's numbers and distsim's
+    tools/python/figures.py NAME…       print tables: the source's numbers and distsim's (no NAME: all)
     tools/python/figures.py --write     make all again: the column `distsim`, NAME.svg, README.md
     tools/python/figures.py --check     exit 1 if one of the tables (NAME…) would change
 
@@ -227,6 +227,8 @@ def page(made):
 
 def main(words):
     os.chdir(ROOT)
+    if words == ["--help"]:
+        sys.exit(print(__doc__))
     flags = [w for w in words if w.startswith("--")]
     wanted = [w for w in words if not w.startswith("--")] or names()
     unknown = [w for w in wanted if w not in names()] + [f for f in flags if f not in ("--write", "--check")]

@@ -148,7 +148,8 @@ static ds_status read_entry(reader *r, const char *line) {
     r->entry = NULL;
     for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
         if (strlen(words[k]) != n || strncmp(line, words[k], n) != 0) continue;
-        if ((*rest == '\0') != (k == LESSON_HINT)) break;
+        if (k == LESSON_HINT && *rest) return refuse(r, "a hint's text is indented below", line);
+        if (k != LESSON_HINT && !*rest) return refuse(r, "the entry says nothing", line);
         lesson_entry entry = {.kind = (lesson_kind)k, .head = rest, .text = ""};
         entry.place = ds_arena_printf(&r->l->arena, "%s:%u", r->path, r->line);
         DS_PUSH(&r->l->arena, &r->l->entries, entry);

@@ -173,10 +173,14 @@ def run(file, options=None, **settings):
 
 
 def compare(file, other, options=None, **settings):
-    """Two settings of one scenario by cause: compare("x.dir", {"tp": 8}, tp=4). As `run
-    --compare-set`: the JSON object; its members time and memory as tables."""
+    """Two settings of one scenario by cause: compare("x.dir", {"tp": 8}, tp=4), or two scenarios:
+    compare("x.dir", "y.dir"). As `run --compare-set` and `--compare`: the JSON object; its members
+    time and memory as tables."""
     words = _arguments(file, settings, options or {})
-    words += [f"--compare-set={name.replace('__', '.')}={_value(value)}" for name, value in other.items()]
+    if isinstance(other, dict):
+        words += [f"--compare-set={name.replace('__', '.')}={_value(value)}" for name, value in other.items()]
+    else:
+        words.append(f"--compare={other}")
     result = query("run", *words)
     return {key: _table(part) if key in ("time", "memory", "knobs") else part
             for key, part in result.items()}
