@@ -99,6 +99,9 @@ ds_status ds_group_read(const ds_binding *binding, const ds_attr *block, ds_op_g
     const ds_attr *by = ds_attr_find(block->items, block->n_items, "by");
     const ds_attr *shares = ds_attr_find(block->items, block->n_items, "shares");
     *out = (ds_op_group){.name = block->name, .loc = block->loc, .on_loc = block->loc};
+    if (!*block->name)
+        return ds_error_set(err, DS_ERR_VALUE, block->loc,
+                            "a group needs a name, as in group \"head\" { … }");
     if (!ops)
         return ds_error_set(err, DS_ERR_VALUE, block->loc,
                             "group \"%s\" names no operations: say `ops = [\"…\"]`", block->name);

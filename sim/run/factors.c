@@ -360,12 +360,14 @@ bool ds_factors_wanted(const ds_binding *source) {
     return false;
 }
 
+static const char *factors_name(searcher *s, const ds_op_group *group) {
+    return ds_intern(&s->source->unit->strings,
+                     ds_arena_printf(&s->arena, "%s factors", group->name));
+}
+
 static void put_factors(searcher *s, const ds_op_group *group, const ds_factors *factors) {
     ds_unit *unit = s->source->unit;
-    ds_op_group whole = {
-        .name = ds_intern(&unit->strings, ds_arena_printf(&s->arena, "%s factors", group->name)),
-        .on = group->on,
-        .by = DS_GROUP_DUPLICATE};
+    ds_op_group whole = {.name = factors_name(s, group), .on = group->on, .by = DS_GROUP_DUPLICATE};
     whole.ops = DS_NEW_N(&s->arena, const char *, factors->n + 1);
     for (; whole.n_ops < factors->n; whole.n_ops++)
         whole.ops[whole.n_ops] = ds_arena_printf(&s->arena, "%s/%s", ds_scenario_model(unit)->name,
@@ -397,6 +399,18 @@ static ds_status try_group(searcher *s, const ds_op_group *group, ds_error *err)
     return DS_OK;
 }
 
+/* The group of the chosen operations would take the place of a group of its name. */
+static ds_status check_name(searcher *s, const ds_op_group *group, ds_error *err) {
+    const ds_attr *blocks = ds_strategy_groups(s->source->unit);
+    for (uint32_t i = 0; i < blocks->n_items; i++)
+        if (strcmp(blocks->items[i].name, factors_name(s, group)) == 0)
+            return ds_error_set(err, DS_ERR_VALUE, blocks->items[i].loc,
+                                "group \"%s\": the name is for the operations that group \"%s\", "
+                                "by = sfb, computes whole: take another",
+                                blocks->items[i].name, group->name);
+    return DS_OK;
+}
+
 static ds_status search(searcher *s, ds_error *err) {
     const ds_attr *blocks = ds_strategy_groups(s->source->unit);
     DS_VEC(ds_op_group) groups = {0};
@@ -404,6 +418,7 @@ static ds_status search(searcher *s, ds_error *err) {
         ds_op_group group;
         DS_TRY(ds_group_read(s->source, &blocks->items[i], &group, err));
         if (group.by != DS_GROUP_SFB) continue;
+        DS_TRY(check_name(s, &group, err));
         DS_PUSH(&s->arena, &groups, group);
         group.by = DS_GROUP_ALL_REDUCE;
         ds_group_put(s->source->unit, &group);

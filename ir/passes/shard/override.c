@@ -323,7 +323,8 @@ ds_status ds_shard__overrides_used(const ds_sharder *s, ds_error *err) {
     for (uint32_t i = 0; i < s->n_groups; i++)
         if (!s->groups[i].used)
             return ds_error_set(err, DS_ERR_NAME, s->groups[i].said.loc,
-                                "group \"%s\" has no operation that `ops` leaves to it",
+                                "group \"%s\" places no operation: its patterns match none of the "
+                                "step, or entries of `ops` place them all",
                                 s->groups[i].said.name);
     return DS_OK;
 }
