@@ -157,21 +157,26 @@ static void put_rival(const ds_pase_model *model, const ds_pase_rival *rival, do
     ds_buf_putc(out, '\n');
 }
 
+/* What an edge costs in the result; the search has asked for this cost before. */
+static double edge_cost(const ds_pase_result *result, ds_pase_model *model,
+                        const ds_pase_edge *edge) {
+    ds_pase_splits split[2] = {result->strategy[edge->from], result->strategy[edge->to]};
+    ds_pase_configs from = {1, result->graph->nodes.at[edge->from].n_axes, split[0].of};
+    ds_pase_configs to = {1, result->graph->nodes.at[edge->to].n_axes, split[1].of};
+    double one = 0;
+    ds_error err;
+    if (!ds_pase_counts(model, edge) || model->edge(model, edge, &from, &to, &one, &err) != DS_OK)
+        return 0;
+    return one * edge->times;
+}
+
 /* What of the costs of edges is of weights that several operations read: less than nothing where
  * their gradients are reduced together, which costs of operations have one by one. */
 static double tied_cost(const ds_pase_result *result, ds_pase_model *model) {
     const ds_pase_graph *graph = result->graph;
     double sum = 0;
-    for (uint32_t e = 0; e < graph->edges.n; e++) {
-        const ds_pase_edge *edge = &graph->edges.at[e];
-        if (!edge->tied || !ds_pase_counts(model, edge)) continue;
-        ds_pase_splits split[2] = {result->strategy[edge->from], result->strategy[edge->to]};
-        ds_pase_configs from = {1, graph->nodes.at[edge->from].n_axes, split[0].of};
-        ds_pase_configs to = {1, graph->nodes.at[edge->to].n_axes, split[1].of};
-        double one = 0;
-        ds_error err; /* the search has asked for this cost before */
-        if (model->edge(model, edge, &from, &to, &one, &err) == DS_OK) sum += one * edge->times;
-    }
+    for (uint32_t e = 0; e < graph->edges.n; e++)
+        if (graph->edges.at[e].tied) sum += edge_cost(result, model, &graph->edges.at[e]);
     return sum;
 }
 
@@ -208,8 +213,21 @@ void ds_pase_print_summary(const ds_pase_result *result, ds_pase_model *model,
 
 /* ---- JSON ---- */
 
+/* Costs of all its turns, whose sums over the nodes are those of the result: of the node, and of the
+ * tensors that it reads. */
+static void put_costs(const ds_pase_result *result, ds_pase_model *model, uint32_t v, double moved,
+                      ds_json *json) {
+    const ds_pase_node *node = &result->graph->nodes.at[v];
+    ds_pase_splits split = result->strategy[v];
+    ds_pase_configs set = {1, node->n_axes, split.of};
+    double one = 0;
+    ds_error err; /* the search has asked for this cost before */
+    if (model->node(model, node, &set, &one, &err) == DS_OK)
+        ds_json_key_double(json, "cost", one * node->times);
+    ds_json_key_double(json, "moved", moved);
+}
+
 static void put_node(ds_json *json, const ds_pase_node *node, const uint16_t *split) {
-    ds_json_begin_object(json);
     ds_json_key_string(json, "path", node->times > 1 ? node->pattern : node->path);
     ds_json_key_string(json, "op",
                        node->op ? ds_op_name(node->op->code) : ds_pase_kind_text(node->kind));
@@ -221,7 +239,23 @@ static void put_node(ds_json *json, const ds_pase_node *node, const uint16_t *sp
         ds_json_key_int(json, node->axis_name[a], split[a]);
     }
     ds_json_end_object(json);
-    ds_json_end_object(json);
+}
+
+static void put_strategy(const ds_pase_result *result, ds_pase_model *model, ds_json *json) {
+    const ds_pase_graph *graph = result->graph;
+    double *moved = ds_xcalloc((size_t)graph->nodes.n + 1, sizeof *moved);
+    for (uint32_t e = 0; e < graph->edges.n; e++)
+        moved[graph->edges.at[e].to] += edge_cost(result, model, &graph->edges.at[e]);
+    ds_json_key(json, "strategy");
+    ds_json_begin_array(json);
+    for (uint32_t v = 0; v < graph->nodes.n; v++) {
+        ds_json_begin_object(json);
+        put_node(json, &graph->nodes.at[v], result->strategy[v].of);
+        put_costs(result, model, v, moved[v], json);
+        ds_json_end_object(json);
+    }
+    ds_json_end_array(json);
+    free(moved);
 }
 
 /* A count that is too large for an integer is told as a number all the same. */
@@ -244,7 +278,7 @@ static void put_sizes(ds_json *json, const ds_pase_result *result) {
     put_count(json, "table_bytes", s->table_bytes);
 }
 
-void ds_pase_put_json(const ds_pase_result *result, const ds_pase_model *model,
+void ds_pase_put_json(const ds_pase_result *result, ds_pase_model *model,
                       const ds_pase_rival *rivals, uint32_t n_rivals, ds_json *json) {
     ds_json_key_string(json, "cost_model", model->name);
     ds_json_key_string(json, "unit", model->unit);
@@ -271,9 +305,5 @@ void ds_pase_put_json(const ds_pase_result *result, const ds_pase_model *model,
             put_count(json, rivals[i].name, rivals[i].memory_bytes);
         ds_json_end_object(json);
     }
-    ds_json_key(json, "strategy");
-    ds_json_begin_array(json);
-    for (uint32_t v = 0; v < result->graph->nodes.n; v++)
-        put_node(json, &result->graph->nodes.at[v], result->strategy[v].of);
-    ds_json_end_array(json);
+    put_strategy(result, model, json);
 }

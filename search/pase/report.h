@@ -19,9 +19,9 @@ void ds_pase_print_strategy(const ds_pase_graph *graph, const ds_pase_splits *st
 /* Costs, rivals, sizes of tables. */
 void ds_pase_print_summary(const ds_pase_result *result, ds_pase_model *model,
                            const ds_pase_rival *rivals, uint32_t n_rivals, ds_buf *out);
-/* The same and the splits of every node, as keys of the JSON object that is open. Costs are numbers
- * in the model's `unit`, counts and bytes integers. */
-void ds_pase_put_json(const ds_pase_result *result, const ds_pase_model *model,
+/* The same and the splits and costs of every node, as keys of the JSON object that is open. Costs are
+ * numbers in the model's `unit`, counts and bytes integers. */
+void ds_pase_put_json(const ds_pase_result *result, ds_pase_model *model,
                       const ds_pase_rival *rivals, uint32_t n_rivals, ds_json *json);
 
 /* "b 8 x n 4": the axes that are split; "-" for none. */

@@ -273,6 +273,46 @@ async function schedules(page) {
   if (shots) await page.shot(path.join(shots, "schedules.png"));
 }
 
+// Splits, and a deployment on machines of three kinds: all numbers of --json, and costs that add up.
+const MIXED = `dir 1
+param batch = 65536
+import "topologies/mixed-box.dir"
+import "models/mlp.dir" as m with layers = 3, width = 512, batch = batch
+scenario { model = @m.mlp, on = @mixed, batch = batch, train { loss = mse, optimizer = sgd }, strategy { dp = 16 }, profile = ideal }
+`;
+async function searches(page) {
+  const run = (name, ...args) => {
+    const html = path.join(folder, name + ".html");
+    return {html, json: JSON.parse(execFileSync(distsim, ["search", ...args, "--json", "--html", html], {stdio: ["ignore", "pipe", "ignore"]}))};
+  };
+  const split = run("pase", "scenarios/models/pase/alexnet.dir", "-p", "8", "--cutoff", "4");
+  await page.open(split.html);
+  await clean(page, "search");
+  const rows = await tableOf(page, "operations"), sum = i => rows.reduce((s, r) => s + Number(r[i]), 0);
+  assert.deepEqual(rows.map(r => [r[0], Number(r[4]), Number(r[5])]), split.json.strategy.map(o => [o.path, o.cost, o.moved]), "search: operations");
+  assert.deepEqual([sum(4), sum(5)], [split.json.node_cost, split.json.edge_cost], "search: costs add up");
+  assert.deepEqual(await page.eval(() => [...document.querySelectorAll("#costs data")].map(d => Number(d.value))), [split.json.cost, ...Object.values(split.json.rivals)], "search: rivals");
+  if (shots) await page.shot(path.join(shots, "search.png"));
+  await keyboardReachesAll(page, "search");
+  const mesh = run("tap", "scenarios/tour.dir", "--method", "tap", "--meshes", "--cost-model", "distsim", "--simulate");
+  await page.open(mesh.html);
+  await clean(page, "search of meshes");
+  assert.deepEqual(await page.eval(() => [...document.querySelectorAll("#meshes data")].map(d => Number(d.value))), mesh.json.meshes.map(m => m.cost), "search: meshes");
+  assert.deepEqual(await page.eval(() => [...document.querySelectorAll("#simulated tbody tr")].map(r => Number(r.querySelector("data")?.value))), mesh.json.simulated.map(r => r.step_time_ps), "search: simulated steps");
+  if (shots) await page.shot(path.join(shots, "search-meshes.png"));
+  const file = path.join(folder, "mixed.dir");
+  fs.writeFileSync(file, MIXED);
+  const {html, json} = run("tag", file, "-I", "scenarios", "--method", "tag", "--playouts", "16", "--groups", "6", "--simulations", "1");
+  await page.open(html);
+  await clean(page, "deployment");
+  assert.deepEqual((await tableOf(page, "times")).map(r => Number(r[1])), [json.data_parallel, json.best_subset, json.found].map(r => r.step_time_ps ?? 0), "deployment: steps");
+  assert.deepEqual(await tableOf(page, "deployment"), json.deployment.flatMap(r => r.operations.map(o => [o, r.devices, r.way])), "deployment: operations");
+  const machines = await page.eval(() => { const [head, ...body] = [...document.querySelectorAll("#deployment table")][0].rows; return body.map(r => [...r.cells].slice(1, -1).map((c, i) => c.textContent && `${head.cells[i + 1].textContent} x ${c.textContent}`).filter(t => t).sort()); });
+  assert.deepEqual(machines, json.deployment.map(r => r.devices.split(", ").sort()), "deployment: devices");
+  if (shots) await page.shot(path.join(shots, "deployment.png"));
+  await keyboardReachesAll(page, "deployment");
+}
+
 // A sweep of which no candidate is legal still opens, and says so.
 async function emptySweep(page) {
   const csv = path.join(folder, "none.csv"), html = path.join(folder, "none.html");
@@ -333,6 +373,7 @@ async function main() {
     await timed("sweep", async () => { sweep = await sweeps(page); });
     await timed("plan", async () => { await plans(page); await emptySweep(page); });
     await timed("schedules", () => schedules(page));
+    await timed("searches", () => searches(page));
     await timed("keyboard, dark and narrow screens", async () => {
       const file = path.join(folder, "gpt2-dp4.html");
       if (only) report("gpt2-dp4", ["run", "scenarios/gpt2-dp4.dir"]);

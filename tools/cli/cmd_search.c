@@ -14,7 +14,7 @@
 
 typedef struct arguments {
     cli_options common;
-    const char *file, *method, *cost_model, *order, *output;
+    const char *file, *method, *cost_model, *order, *output, *html;
     int64_t devices, cutoff, dp, tp; /* dp and tp: of --mesh */
     double tflops, gb_per_s;         /* of a second; 0: PaSE's */
     ds_pase_options options;
@@ -41,12 +41,13 @@ static void check_tag(const arguments *args, struct argp_state *state) {
         args->simulate || args->alike || args->meshes || args->tp || args->tflops > 0 ||
         args->gb_per_s > 0)
         argp_error(state, "--method tag takes --playouts, --groups, --simulations, --seed, "
-                          "--semantics, --prior, --threads, -o and --json alone");
+                          "--semantics, --prior, --threads, -o, --html and --json alone");
     if (args->tag.prior && !is_tag)
         argp_error(state, "--prior is for --semantics tag: networks read TAG's simulation");
-    if (args->output && is_tag)
+    if ((args->output || args->html) && is_tag)
         argp_error(state,
-                   "-o is for --semantics distsim: a strategy has no meaning by TAG's rules");
+                   "-o and --html are for --semantics distsim: a strategy has no meaning by TAG's "
+                   "rules");
     if (args->tag.n_whole != UINT32_MAX && is_tag)
         argp_error(state, "--simulations is for --semantics distsim: TAG's rules simulate every "
                           "leaf, and nothing whole");
@@ -56,6 +57,8 @@ static void check_tag(const arguments *args, struct argp_state *state) {
 
 static void check_together(void *arguments_, struct argp_state *state) {
     arguments *args = arguments_;
+    if (args->html && strcmp(args->html, "-") == 0)
+        argp_error(state, "--html writes a file: stdout is for the strategy");
     bool tap = strcmp(args->method, "tap") == 0, pase = strcmp(args->cost_model, "pase") == 0;
     if (args->meshes && args->tp)
         argp_error(state, "--meshes tries all meshes, --mesh one: only one of the two");
@@ -147,6 +150,8 @@ static const cli_option option_rows[] = {
     {CLI_FLAG, AT(alike), "alike", 0, NULL,
      .help = "Split all turns of a loop alike, as a program with loops needs it: the best of such "
              "strategies. -o and --simulate imply it"},
+    {CLI_OUTPUT, AT(html), "html", 0, "FILE",
+     .help = "Write a page with the strategy too, to be opened in a browser"},
     CLI_JSON(AT(json), "One JSON object instead of tables"),
     {0}};
 
@@ -310,19 +315,30 @@ static void print_found(const found *f, ds_pase_model *model, const rivals *r,
     fprintf(stderr, "searched in %.4f s\n", f->search_s);
 }
 
-static void print_json(const arguments *args, const found *f, const ds_pase_model *model,
-                       const rivals *r, const cli_search_steps *steps, ds_buf *out) {
+/* `timed`: with how long the search took, which is another at each try. */
+static void put_json(const arguments *args, const found *f, ds_pase_model *model, const rivals *r,
+                     const cli_search_steps *steps, bool timed, ds_buf *out) {
     ds_json json;
     ds_json_init(&json, out, 0);
     ds_json_begin_object(&json);
     ds_json_key_string(&json, "method", args->method);
-    ds_json_key_double(&json, "search_s", f->search_s);
-    if (f->fold_s > 0) ds_json_key_double(&json, "fold_s", f->fold_s);
+    if (timed) ds_json_key_double(&json, "search_s", f->search_s);
+    if (timed && f->fold_s > 0) ds_json_key_double(&json, "fold_s", f->fold_s);
     ds_pase_put_json(f->result, model, r->of, N_RIVALS, &json);
     if (f->fold) ds_tap_put_json(f->fold, f->meshes, &json);
     if (steps->n) cli_search_put_steps(steps, &json);
     ds_json_end_object(&json);
     ds_buf_putc(out, '\n');
+}
+
+static ds_status write_page(const arguments *args, const found *f, ds_pase_model *model,
+                            const rivals *r, const cli_search_steps *steps, ds_error *err) {
+    ds_buf json = {0};
+    if (!args->html) return DS_OK;
+    put_json(args, f, model, r, steps, false, &json);
+    ds_status status = cli_search_write_page(&args->common, args->html, args->file, &json, err);
+    ds_buf_deinit(&json);
+    return status;
 }
 
 static ds_status search_model(const arguments *args, const ds_profiles *profiles,
@@ -339,9 +355,10 @@ static ds_status search_model(const arguments *args, const ds_profiles *profiles
     if (!status) {
         *fits = f.result->fits && runs;
         if (args->json)
-            print_json(args, &f, model, &r, steps, out);
+            put_json(args, &f, model, &r, steps, true, out);
         else
             print_found(&f, model, &r, steps, out);
+        status = write_page(args, &f, model, &r, steps, err);
     }
     free(steps);
     free(r.expert);
@@ -413,6 +430,7 @@ static ds_status search_deployments(arguments *args, const cli_source *source, d
     if (!tag->semantics) tag->semantics = "distsim";
     tag->json = args->json;
     tag->output = args->output;
+    tag->html = args->html;
     tag->common = &args->common;
     DS_TRY(cli_load_profiles(&args->common, &profiles, err));
     cli_tell_costs(source, profiles, args->json ? NULL : out);

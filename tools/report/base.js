@@ -96,6 +96,13 @@ function tableOf(caption, columns, rows, sum) {
 const barTable = (caption, ...children) => h("div", {class: "scroll", style: "max-height:none;border:0", tabindex: 0, role: "group", "aria-label": caption},
   h("table", {class: "waterfall"}, h("caption", {}, caption), ...children));
 
+// Their simplest form: rows are [name, value, text, colour].
+function bars(title, first, rows) {
+  const most = Math.max(...rows.map(r => r[1]));
+  return barTable(title, h("thead", {}, h("tr", {}, ...[first, "drawn", title].map((t, i) => h("th", {scope: "col", class: i > 1 ? "n" : undefined}, t)))),
+    h("tbody", {}, ...rows.map(([name, value, text, colour]) => h("tr", {}, h("th", {scope: "row"}, name), h("td", {}, h("div", {class: "fall"}, h("i", {style: `left:0;width:${100 * Math.max(0, value) / (most || 1)}%;background:${colour}`}))), h("td", {class: "n"}, h("data", {value}, text))))));
+}
+
 // The table of a picture, closed, and its CSV. The table is made when it is opened.
 function tableBelow(name, caption, columns, rowsOf, open = false) {
   const get = typeof rowsOf === "function" ? rowsOf : () => rowsOf;

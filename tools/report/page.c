@@ -77,11 +77,21 @@ void report_compare_page(const ds_result *const *results, const char *const *nam
     report_end(&json, &text, out);
 }
 
-void report_schedules_page(const char *schedules, ds_buf *out) {
+/* A page with one JSON object under its kind. */
+static void object_page(const char *kind, const char *object, const char *file, ds_buf *out) {
     ds_json json;
     ds_buf text = {0};
-    report_begin(&json, &text, "schedules");
-    ds_json_key(&json, "schedules");
-    ds_json_raw(&json, schedules);
+    report_begin(&json, &text, kind);
+    if (file) ds_json_key_string(&json, "file", file);
+    ds_json_key(&json, kind);
+    ds_json_raw(&json, object);
     report_end(&json, &text, out);
+}
+
+void report_schedules_page(const char *schedules, ds_buf *out) {
+    object_page("schedules", schedules, NULL, out);
+}
+
+void report_search_page(const char *search, const char *file, ds_buf *out) {
+    object_page("search", search, file, out);
 }

@@ -31,6 +31,8 @@ ds_status report_sweep_page(const char *path, const char *file, ds_buf *out, ds_
 
 /* The page of a model under every schedule: the JSON object of `schedule --run`. */
 void report_schedules_page(const char *schedules, ds_buf *out);
+/* The page of a search over a file's model: the JSON object of `search`, without how long it took. */
+void report_search_page(const char *search, const char *file, ds_buf *out);
 
 /* The page of a plan: its JSON object, and the table of its candidates, which stays if `keeps`. */
 ds_status report_plan_page(const char *plan, const char *path, bool keeps, ds_buf *out,

@@ -9,11 +9,7 @@ function drawSchedules() {
   const fit = ran.filter(s => s.status === "ok"), answer = document.getElementById("answer");
   if (fit.length) answer.append(h("strong", {}, name(fit[0])), ` is fastest of those that fit: ${ps(fit[0].step_time_ps)} a step, ${bytes(fit[0].peak_memory_bytes)}.`);
   else answer.append("No schedule runs and fits.");
-  const drawn = (title, value, text, colour) => {
-    const most = Math.max(...ran.map(value));
-    return barTable(title, h("thead", {}, h("tr", {}, ...["schedule", "drawn", title].map((t, i) => h("th", {scope: "col", class: i > 1 ? "n" : undefined}, t)))),
-      h("tbody", {}, ...ran.map(s => h("tr", {}, h("th", {scope: "row"}, name(s)), h("td", {}, h("div", {class: "fall"}, h("i", {style: `left:0;width:${100 * value(s) / (most || 1)}%;background:${s.status === "ok" ? colour : GREY}`}))), h("td", {class: "n"}, h("data", {value: value(s)}, text(value(s))))))));
-  };
+  const drawn = (title, value, text, colour) => bars(title, "schedule", ran.map(s => [name(s), value(s), text(value(s)), s.status === "ok" ? colour : GREY]));
   part("times", "Step time", h("p", {}, "Grey: the step does not fit in memory."), drawn("step time", s => s.step_time_ps, ps, OKABE[0]));
   part("bubbles", "Largest bubble of a stage", h("p", {}, "From the stage's first operation to its last: the time without compute."), drawn("bubble", s => s.span_bubble_ps, ps, OKABE[1]));
   part("memory", "Peak memory", drawn("peak memory", s => s.peak_memory_bytes, bytes, OKABE[2]));

@@ -3,7 +3,7 @@
 set(styles vendor/uPlot.min.css page.css)
 set(scripts vendor/uPlot.iife.min.js base.js tree.js timeline.js scatter.js memory.js traffic.js
   program.js run.js compare.js table.js parallel.js sweep.js plan.js
-  schedules.js main.js)
+  schedules.js search.js main.js)
 foreach(kind IN ITEMS styles scripts)
   set(text_${kind} "")
   foreach(file IN LISTS ${kind})

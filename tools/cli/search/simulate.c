@@ -5,6 +5,7 @@
 #include "ir/strategy/scenario.h"
 #include "ir/verify/verify.h"
 #include "sim/run/run.h"
+#include "tools/report/page.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -232,4 +233,13 @@ void cli_search_put_steps(const cli_search_steps *steps, ds_json *json) {
     ds_json_end_array(json);
     const cli_search_step *best = fastest(steps);
     if (best) ds_json_key_string(json, "fastest", best->name);
+}
+
+ds_status cli_search_write_page(const cli_options *options, const char *path, const char *file,
+                                const ds_buf *json, ds_error *err) {
+    ds_buf page = {0};
+    report_search_page(json->text, file, &page);
+    ds_status status = cli_write(options, path, page.text, page.n, err);
+    ds_buf_deinit(&page);
+    return status;
 }

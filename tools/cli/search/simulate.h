@@ -53,4 +53,8 @@ bool cli_search_check(const cli_search_steps *steps, const char *output);
 void cli_search_print_steps(const cli_search_steps *steps, ds_buf *out);
 void cli_search_put_steps(const cli_search_steps *steps, ds_json *json);
 
+/* Writes the page of a search's JSON object. */
+ds_status cli_search_write_page(const cli_options *options, const char *path, const char *file,
+                                const ds_buf *json, ds_error *err);
+
 #endif

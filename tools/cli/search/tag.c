@@ -6,15 +6,12 @@
 #include "ir/lang/lang.h"
 #include "search/tag/plan.h"
 #include "search/tag/weights.h"
+#include "tools/cli/search/simulate.h"
 
 #include <string.h>
 
-static void print_plan(const ds_tag_plan *plan, bool json, ds_buf *out) {
+static void put_plan(const ds_tag_plan *plan, ds_buf *out) {
     ds_json j;
-    if (!json) {
-        ds_tag_plan_print(plan, out);
-        return;
-    }
     ds_json_init(&j, out, 0);
     ds_json_begin_object(&j);
     ds_json_key_string(&j, "method", "tag");
@@ -22,6 +19,15 @@ static void print_plan(const ds_tag_plan *plan, bool json, ds_buf *out) {
     ds_tag_plan_put_json(plan, &j);
     ds_json_end_object(&j);
     ds_buf_putc(out, '\n');
+}
+
+static ds_status write_plan_page(const cli_search_tag *o, const char *file, const ds_tag_plan *plan,
+                                 ds_error *err) {
+    ds_buf json = {0};
+    put_plan(plan, &json);
+    ds_status status = cli_search_write_page(o->common, o->html, file, &json, err);
+    ds_buf_deinit(&json);
+    return status;
 }
 
 static ds_status search_distsim(const cli_search_tag *o, const ds_pase_source *source,
@@ -157,9 +163,13 @@ static ds_status search(const cli_search_tag *o, const ds_pase_source *source,
     ds_buf text = {0};
     if (strcmp(o->semantics, "tag") == 0) return search_tag(o, source, profiles, out, err);
     DS_TRY(search_distsim(o, source, profiles, &plan, err));
-    print_plan(plan, o->json, out);
+    if (o->json)
+        put_plan(plan, out);
+    else
+        ds_tag_plan_print(plan, out);
     ds_status status = o->output ? ds_tag_whole_text(plan->whole, plan->choice, &text, err) : DS_OK;
     if (!status && o->output) status = cli_write(o->common, o->output, text.text, text.n, err);
+    if (!status && o->html) status = write_plan_page(o, source->path, plan, err);
     ds_buf_deinit(&text);
     ds_tag_plan_free(plan);
     return status;

@@ -9,8 +9,8 @@ typedef struct cli_search_tag {
     uint64_t n_playouts, seed;
     uint32_t n_groups, n_workers, n_whole;
     bool json;
-    const char *output; /* NULL: none */
-    const char *prior;  /* weights of a network; NULL: uniform priors */
+    const char *output, *html; /* NULL: none */
+    const char *prior;         /* weights of a network; NULL: uniform priors */
     cli_options *common;
 } cli_search_tag;
 
