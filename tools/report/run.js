@@ -18,7 +18,7 @@ function binds(run) {
 function answer(run) {
   const fits = run.fits === false ? h("strong", {class: "bad"}, `does not fit, ${run.fullest_device} lacks ${bytes(run.missing_bytes)} of ${bytes(run.peak_memory_bytes)}`)
     : h("strong", {class: "good"}, run.memory_capacity_bytes ? `fits, ${bytes(run.peak_memory_bytes)} of ${bytes(run.memory_capacity_bytes)}` : `needs ${bytes(run.peak_memory_bytes)}`);
-  return [h("strong", {}, h("data", {value: run.step_time_ps, id: "step"}, ps(run.step_time_ps))), " a step, ",
+  return [h("strong", {}, h("data", {value: run.step_time_ps, id: "step"}, ps(run.step_time_ps))), " a step, ", run.monte_carlo ? "without jitter, " : "",
     run.mfu ? h("strong", {}, "MFU " + percent(run.mfu)) : "MFU unknown", "; ", fits, "; ", binds(run), "; ", interval(run), "."];
 }
 
@@ -47,7 +47,9 @@ function numbersPart(run) {
   const columns = [["name", r => r[0]], ["value", r => r[2]], ["exact", r => r[1], plain]];
   const parts = [["compute", run.compute_ps, KIND_COLOUR.compute], ["exposed communication", run.exposed_comm_ps, KIND_COLOUR.communication],
     ["idle", run.idle_ps, KIND_COLOUR.idle]].filter(p => p[1]);
-  part("numbers", "The step in numbers", h("p", {}, strategy + "."), h("p", {class: "soft"}, `The time of ${run.critical_device}, which ends last:`), stack(parts, ps), legend(parts.map(([name, time, colour]) => [`${name} ${ps(time)}`, colour])),
+  const m = run.monte_carlo;
+  part("numbers", "The step in numbers", h("p", {}, strategy + "."),
+    m ? h("p", {}, `With jitter, ${m.runs} runs (${m.of.replaceAll("_", " ")}): ${ps(m.mean_ps)} in the mean, half of them up to ${ps(m.p50_ps)}, 95 % up to ${ps(m.p95_ps)}. All else on this page is without jitter.`) : null, h("p", {class: "soft"}, `The time of ${run.critical_device}, which ends last:`), stack(parts, ps), legend(parts.map(([name, time, colour]) => [`${name} ${ps(time)}`, colour])),
     tableBelow("numbers", "results, with the names of --json", columns, rows, true));
 }
 

@@ -208,7 +208,8 @@ function drawSweep() {
   document.getElementById("title").textContent = `Sweep of ${DATA.file}: ${rows.n} rows`;
   window.drawn.sweep = sweep;
   if (!rows.metrics.length) { // no row has a result, or there is one row
-    document.getElementById("answer").append(`No two candidates have different results: ${rows.n} rows.`);
+    document.getElementById("answer").append(Array.from({length: rows.n}, (_, i) => i).some(rows.isOk)
+      ? `No two candidates have different results: ${rows.n} rows.` : `No candidate runs and fits, of ${rows.n}; status and reason say why. −1 stands for no result.`);
     const all = Array.from({length: rows.n}, (_, i) => i);
     part("rows", "Rows", tableBelow("rows", "all rows", rows.columns.filter(c => !c.alias).map(c => [c.name, r => c.at(r)]), all, true));
     return;
