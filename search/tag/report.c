@@ -44,13 +44,14 @@ static uint32_t end_of_run(const ds_tag_plan *p, uint32_t first) {
 static void print_time(const char *what, const ds_tag_plan *p, const ds_tag_simulated *r,
                        ds_buf *out) {
     ds_buf_printf(out, "  %-34s ", what);
-    if (r->status) {
+    if (r->status || !r->step_ps) { /* refused, or not to be had of this batch */
         ds_buf_put(out, "none\n");
         return;
     }
     ds_print_ps(r->step_ps, out);
-    ds_buf_printf(out, "  %.2fx%s\n", (double)p->base.step_ps / (double)r->step_ps,
-                  r->fits ? "" : ", does not fit");
+    if (p->base.step_ps)
+        ds_buf_printf(out, "  %.2fx", (double)p->base.step_ps / (double)r->step_ps);
+    ds_buf_printf(out, "%s\n", r->fits ? "" : ", does not fit");
 }
 
 static void print_runs(const ds_tag_plan *p, ds_buf *out) {
@@ -99,7 +100,7 @@ void ds_tag_plan_print(const ds_tag_plan *p, ds_buf *out) {
 static void put_simulated(const char *key, const ds_tag_simulated *r, ds_json *json) {
     ds_json_key(json, key);
     ds_json_begin_object(json);
-    if (!r->status) {
+    if (!r->status && r->step_ps) {
         ds_json_key_int(json, "step_time_ps", r->step_ps);
         ds_json_key_int(json, "peak_memory_bytes", r->peak_bytes);
         ds_json_key_bool(json, "fits", r->fits);
