@@ -107,6 +107,7 @@ static int64_t narrow(ds_i128 amount) {
 }
 
 int64_t ds_what_if_times(int64_t amount, int64_t ppb) {
+    if (ppb == DS_WHAT_IF_WHOLE) return amount; /* also above 2^62 */
     return narrow(((ds_i128)amount * ppb + DS_WHAT_IF_WHOLE / 2) / DS_WHAT_IF_WHOLE);
 }
 

@@ -47,7 +47,7 @@ ds_status ds_what_if_read(const ds_binding *binding, ds_what_if *out, ds_error *
 bool ds_what_if_means(const ds_link_what_if *link, const char *from, const char *to);
 /* Is every rate of devices, hosts and latencies as it is? */
 bool ds_what_if_is_plain(const ds_what_if *what_if);
-/* amount · ppb / 10^9 and amount · 10^9 / ppb, to the nearest, at most 2^62. */
+/* amount · ppb / 10^9 and amount · 10^9 / ppb, to the nearest, at most 2^62; times 1 is amount. */
 int64_t ds_what_if_times(int64_t amount, int64_t ppb);
 int64_t ds_what_if_over(int64_t amount, int64_t ppb);
 

@@ -16,7 +16,7 @@ enum { MOST_LEAVES = 64, MOST_WORKERS = 64 };
 typedef struct edge {
     uint32_t action, child;  /* child 0: none, for the root is no child */
     uint32_t visits, losses; /* losses: leaves of the round, each a visit of value -1 */
-    double prior, sum;       /* sum: of values */
+    double weight, sum;      /* c · P(a); the sum of values */
 } edge;
 
 typedef struct node {
@@ -70,7 +70,7 @@ static uint32_t add_node(ds_tag_tree *t, uint32_t depth) {
         for (uint32_t i = 0; i < t->n_actions; i++) {
             uint32_t j = (uint32_t)ds_rng_below(&rng, i + 1);
             added.edges[i] = added.edges[j];
-            added.edges[j] = (edge){.action = i, .prior = 1.0 / t->n_actions};
+            added.edges[j] = (edge){.action = i, .weight = t->exploration / t->n_actions};
         }
     }
     DS_PUSH(&t->arena, &t->nodes, added);
@@ -86,13 +86,13 @@ static bool is_spent(const ds_tag_tree *t, uint32_t i) {
 
 /* The place of an edge; n_actions: every action is spent. */
 static uint32_t choose(const ds_tag_tree *t, const node *at) {
-    double pull = t->exploration * sqrt(at->visits), most = -INFINITY;
+    double pull = sqrt(at->visits), most = -INFINITY;
     uint32_t best = t->n_actions;
     for (uint32_t i = 0; i < t->n_actions; i++) {
         const edge *e = &at->edges[i];
         if (!t->options.revisits && e->child && is_spent(t, e->child)) continue;
         uint32_t n = e->visits + e->losses;
-        double score = (n ? (e->sum - e->losses) / n : 0) + pull * e->prior / (1 + n);
+        double score = (n ? (e->sum - e->losses) / n : 0) + e->weight * pull / (1 + n);
         if (score <= most) continue;
         most = score;
         best = i;
@@ -242,7 +242,8 @@ static void settle(ds_tag_tree *t, leaf *l) {
     n->us = l->us;
     n->bound_us = l->bound_us;
     for (uint32_t i = 0; l->prior && l->is_new && n->edges && i < t->n_actions; i++)
-        n->edges[i].prior = (1 - UNIFORM) * l->prior[n->edges[i].action] + UNIFORM / t->n_actions;
+        n->edges[i].weight = t->exploration * ((1 - UNIFORM) * l->prior[n->edges[i].action] +
+                                               UNIFORM / t->n_actions);
     n->has_value = true;
     n->is_pending = false;
     if (l->us < t->best_us) t->best_us = l->us;
