@@ -72,15 +72,18 @@ static void print_runs(const ds_tag_plan *p, ds_buf *out) {
 
 void ds_tag_plan_print(const ds_tag_plan *p, ds_buf *out) {
     const ds_tag_graph *g = &p->model->problem.graph;
+    const ds_tag_cluster *c = &p->model->problem.cluster;
     uint32_t n_actions;
-    ds_tag_fast_actions(p->fast, &n_actions);
+    const ds_tag_action *actions = ds_tag_fast_actions(p->fast, &n_actions);
     ds_buf_printf(out,
                   "%u operations in %u base groups, gathered to %u groups; %u actions, %llu "
                   "playouts, %llu estimates, %llu simulations\n\n",
                   g->n_ops, p->model->n_base, g->n_groups, n_actions,
                   (unsigned long long)p->n_playouts, (unsigned long long)p->n_estimates,
                   (unsigned long long)p->n_simulated);
-    print_time("all devices with all_reduce", p, &p->base, out);
+    bool is_all = ds_tag_gpus_of(c, (UINT64_C(1) << c->n_machines) - 1) == actions[0].gpus;
+    print_time(is_all ? "all devices with all_reduce" : "the widest set with all_reduce", p,
+               &p->base, out);
     print_time("the best set of machines alone", p, &p->subset, out);
     print_time("found", p, &p->best, out);
     ds_buf_printf(out, "  %-34s ", "estimate of the found deployment");
