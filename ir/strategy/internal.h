@@ -9,8 +9,7 @@
 ds_knob_reader ds_knobs__read_degree, ds_knobs__read_stage_layers, ds_knobs__read_widths,
     ds_knobs__read_elsewhere, ds_knobs__read_shares, ds_knobs__read_recompute,
     ds_knobs__read_recompute_layers, ds_knobs__read_lora_targets, ds_knobs__read_lengths,
-    ds_knobs__read_offload, ds_knobs__read_order,
-    ds_knobs__read_groups;
+    ds_knobs__read_offload, ds_knobs__read_order, ds_knobs__read_groups;
 
 /* Where the scenario says the knob; DS_NOWHERE if it does not. */
 ds_loc ds_knobs__loc(const ds_binding *binding, const ds_knob *knob);

@@ -25,7 +25,8 @@
     X(OVERLAP, "overlap", "transfers beside compute; without: in line, as `overlap = off`")        \
     X(BANDWIDTH, "bandwidth", "bytes on links; without: transfers take their latency alone")       \
     X(TRANSFERS, "transfers", "transfers; without: transfers take no time")                        \
-    X(WAITS, "waits", "devices wait for each other; without: no waits, and each transfer has its links alone")
+    X(WAITS, "waits",                                                                              \
+      "devices wait for each other; without: no waits, and each transfer has its links alone")
 
 /* Bits of a set. */
 typedef enum ds_term {

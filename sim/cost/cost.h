@@ -320,7 +320,7 @@ ds_status ds_cost_degrade(double compute_s, double memory_s, int64_t compute_ppb
  * Errors: DS_ERR_VALUE for negative bytes, DS_ERR_OVERFLOW. O(fits + rows). */
 typedef struct ds_coll_links {
     int64_t slowest_bytes_per_s; /* capacity of the link that holds the collective up; 0: unknown */
-    double changed; /* `what_if` gives the link so many times that capacity, and flow_ps is of the
+    double changed;   /* `what_if` gives the link so many times that capacity, and flow_ps is of the
                        changed link: the terms' own source stays, and what small sizes lose is a
                        latency; 0: nothing is said of the link */
     int64_t flow_ps;  /* what the bytes take at full capacity; 0: as a ring on links of the fit's */

@@ -144,7 +144,7 @@ struct ds_profiles {
     bool uses_defaults;
     bool knows_parts; /* catalogue/intervals.csv has rows */
     ds_part_error parts[DS_PART_COUNT];
-    uint32_t without; /* terms that do not count (ir/strategy/terms.h) */
+    uint32_t without;         /* terms that do not count (ir/strategy/terms.h) */
     const int64_t *rates_ppb; /* by ds_resource; NULL: as they are */
     DS_VEC(ds_device_kind) kinds;
     DS_VEC(ds_alias) kind_names; /* canonical names and aliases */

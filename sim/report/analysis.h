@@ -161,9 +161,9 @@ void ds_report_ladder_json(const ds_rung *rungs, uint32_t n, bool without, ds_bu
 typedef struct ds_sensitivity {
     const char *resource; /* "compute", "link gpu--nvswitch" */
     int64_t run_ps;       /* by simulation */
-    int64_t path_ps;      /* by the critical path: the changes of the segments of the unchanged run */
+    int64_t path_ps; /* by the critical path: the changes of the segments of the unchanged run */
     enum {
-        DS_PATH_SAME,   /* both runs have one critical path, which decides alone: path_ps is run_ps */
+        DS_PATH_SAME, /* both runs have one critical path, which decides alone: path_ps is run_ps */
         DS_PATH_SHARED, /* one path, but other transfers load links of its transfers, or slow its
                            compute: path_ps does not see by how much more or less */
         DS_PATH_OTHER   /* the changed run has another path */

@@ -21,8 +21,8 @@
  * their gradients after the last microbatch, and then make the same update. */
 #include "ir/ops/ops.h"
 #include "ir/passes/build/copy.h"
-#include "ir/passes/pipeline/emit.h"
 #include "ir/passes/internal.h"
+#include "ir/passes/pipeline/emit.h"
 #include "ir/strategy/scenario.h"
 
 #include <stdlib.h>
