@@ -284,7 +284,7 @@ static bool lies_as(const plan *p, const home *h, ds_tag_layout wanted) {
     const ds_tag_site *a = &p->f->site[h->layout / DS_TAG_N_LIES];
     const ds_tag_site *b = &p->f->site[wanted / DS_TAG_N_LIES];
     return h->layout % DS_TAG_N_LIES == DS_TAG_LIE_WHOLE && a->n == b->n &&
-           memcmp(a->gpu, b->gpu, sizeof a->gpu) == 0; /* a part of what is there */
+           memcmp(a->gpu, b->gpu, sizeof a->gpu) == 0; /* a whole tensor has each part */
 }
 
 static const moved *find_moved(const plan *p, const home *h, uint32_t reader,

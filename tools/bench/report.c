@@ -50,9 +50,13 @@ int main(int argc, char **argv) {
     ds_buf page = {0};
     ds_error err;
     int64_t start = ds_clock_ns();
-    if (report_sweep_page(table, "scenarios/big.dir", &page, &err) != DS_OK) return 1;
+    ds_status status = report_sweep_page(table, "scenarios/big.dir", &page, &err);
     double seconds = (double)(ds_clock_ns() - start) * 1e-9;
     unlink(table);
+    if (status != DS_OK) {
+        fprintf(stderr, "bench_report: %s\n", err.message);
+        return 1;
+    }
     printf("%ld rows: %zu bytes, %.1f a row, written in %.2f s\n", rows, page.n,
            (double)page.n / (double)rows, seconds);
     FILE *out = argc > 2 ? fopen(argv[2], "w") : NULL;

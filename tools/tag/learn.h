@@ -1,4 +1,4 @@
-/* Training a prior, and measuring what it is worth. */
+/* Training a prior, and measuring how many playouts the prior saves a search. */
 #ifndef DS_TOOLS_TAG_LEARN_H
 #define DS_TOOLS_TAG_LEARN_H
 

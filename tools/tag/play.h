@@ -28,7 +28,7 @@ typedef struct play_game {
 /* What is left out of games: to train on the others, or to measure on alone. UINT32_MAX: nothing. */
 typedef struct play_left {
     uint32_t model, kind;
-    bool is_measured; /* the games are those that training leaves out */
+    bool is_measured; /* draws the games that training leaves out */
 } play_left;
 
 /* Game number `number` of `seed`: two to four machines of 2, 3, 4, 6 or 8 GPUs of any kind, 8 GPUs

@@ -1,8 +1,8 @@
 /* Groups of operations (ir/strategy/group.h) as lies of operations.
  *
  * A way makes the lies of a group: one for all of its operations, or one for each device of the
- * group. Backward ops follow their forward ops, as with overrides, but for those that a pattern of
- * their own names; gradients of weights are sums over the group's devices wherever the batch is
+ * group. Backward ops follow their forward ops, as with overrides, unless a pattern names
+ * the backward op itself; gradients of weights are sums over the group's devices wherever the batch is
  * split over them.
  *
  * The batch. Operations of a group use different letters for the batch, so the factor `batch` of a

@@ -189,7 +189,7 @@ Test(tag_plan, deployments_are_the_same_step) {
         ds_tag_fast_actions(c.plan->fast, &n);
         expect_equal(&c, c.plan->choice, models[i][1]);
         for (uint32_t g = 0; g < c.plan->model->problem.graph.n_groups; g++)
-            do { /* of those that passes take */
+            do { /* until the passes take the deployment */
                 choice[g] = turn++ % n;
                 for (uint32_t k = g + 1; k < 5; k++) choice[k] = 0;
             } while (ds_tag_whole_simulate(c.plan->whole, choice, NULL).status && turn < 4 * n);
