@@ -70,8 +70,8 @@ static bool has_kind(const play_game *g, uint32_t kind) {
 
 void play_game_draw(const play_models *models, const play_left *left, uint64_t seed,
                     uint32_t number, bool is_test, play_game *g) {
-    bool measures = left->is_measured;
-    ds_rng rng = {ds_rng_at(seed, number, is_test, 0)};
+    bool measures = left->is_measured, is_shared = is_test && !measures;
+    ds_rng rng = {ds_rng_at(seed, is_shared ? number / PLAY_MODELS : number, is_test, 0)};
     g->model = number % PLAY_MODELS;
     if (left->model < PLAY_MODELS) {
         uint32_t others = number % (PLAY_MODELS - 1);
