@@ -1,5 +1,5 @@
 #!/bin/sh
-# mpi.sh DISTSIM MPIRUN: sweeps by MPI ranks. 1, 2 and 4 ranks with 1 and 2 threads write the same bytes as one
+# mpi.sh DISTSIM MPIRUN: sweeps by MPI ranks. Two ranks (with DISTSIM_TEST_ALL=1: 1, 2 and 4, and more methods) with 1 and 2 threads write the same bytes as one
 # process, methods that learn from results too; what is wrong is told once, with the exit code that one process has; a rank that is killed ends the
 # job with exit code 3, and the file can be resumed.
 distsim=$1 mpirun=$2
@@ -9,6 +9,8 @@ export OMPI_MCA_rmaps_base_oversubscribe=1 # --oversubscribe: more ranks than co
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 file=scenarios/distir-grid.dir
 failed=0
+many=2 methods="bound anneal"
+[ "${DISTSIM_TEST_ALL:-}" ] && many="1 2 4" methods="bound beam anneal mcmc"
 
 fail() {
     echo "$*"
@@ -17,7 +19,7 @@ fail() {
 
 "$distsim" sweep "$file" -q -t 1 -o "$scratch/one.csv" || exit 1
 "$distsim" sweep "$file" -q -t 1 --method random --evals 40 -o "$scratch/random.csv" || exit 1
-for ranks in 1 2 4; do
+for ranks in $many; do
     for threads in 1 2; do
         out=$scratch/$ranks-$threads.csv
         "$mpirun" -n "$ranks" "$distsim" sweep "$file" -q -t "$threads" -o "$out" || fail "$ranks ranks: exit code $?"
@@ -29,11 +31,11 @@ cmp "$scratch/random.csv" "$scratch/random-3.csv" || fail "a random sample: othe
 
 # What is asked for next depends on results, and so on the order in which they are told.
 sed 's/layers = 16, width = 8192/layers = 4, width = 1024/; s/gpu\[16\]/gpu[8]/; s/0\.\.16/0..8/; s/128)/8)/' "$file" >"$scratch/small.dir"
-for method in bound beam anneal mcmc; do
+for method in $methods; do
     few="$scratch/small.dir -I scenarios -q --method $method --evals 40 --seed 7"
     # shellcheck disable=SC2086 # several words
     "$distsim" sweep $few -t 1 -o "$scratch/$method.csv" || fail "$method: exit code $?"
-    for ranks in 1 2 4; do
+    for ranks in $many; do
         # shellcheck disable=SC2086
         "$mpirun" -n "$ranks" "$distsim" sweep $few -o "$scratch/$method-$ranks.csv" || fail "$method, $ranks ranks: exit code $?"
         cmp "$scratch/$method.csv" "$scratch/$method-$ranks.csv" || fail "$method, $ranks ranks: other rows"

@@ -1,5 +1,5 @@
 /* Chunks that say the same but for their slice and layers share one function: which do, how they are
- * called, and that the program is still the sequential step. Builds that take few cases prove fewer
+ * called, and that the program is still the sequential step. Runs that take few cases prove fewer
  * of them. */
 #include "ir/passes/pipeline/kinds.h"
 #include "tests/support/cases.h"

@@ -3,7 +3,7 @@
  *
  * mlp and gpt (a table that is embedding and head, dropout) run all combinations; models with other
  * things to cut (llama's head of its own, t5's two loops, mixtral's experts, a convnet without any
- * loop) run every schedule with the kinds in turn. Builds that take few cases run every seventh. */
+ * loop) run every schedule with the kinds in turn. Runs that take few cases run every seventh. */
 #include "tests/support/cases.h"
 #include "tests/support/pipe.h"
 

@@ -83,13 +83,12 @@ static double compare(uint64_t seed, uint64_t least, uint64_t most) {
 }
 
 /* DISTSIM_TEST_SPACES=200 takes as many spaces of 200 to 2,000 candidates; by itself
- * four small ones, with DISTSIM_TEST_ALL=1 eight. */
+ * one small one, with DISTSIM_TEST_ALL=1 eight. */
 Test(bound, finds_the_grids_optimum) {
     const char *many = getenv("DISTSIM_TEST_SPACES");
-    int n = many ? atoi(many) : FEW_CASES ? 1 : EVERY_FIFTH > 1 ? 4 : 8;
+    int n = many ? atoi(many) : FEW_CASES ? 1 : 8;
     double sum = 0;
-    for (int i = 0; i < n; i++)
-        sum += compare((uint64_t)i, many ? 200 : 40, many ? 2000 : FEW_CASES ? 80 : 160);
+    for (int i = 0; i < n; i++) sum += compare((uint64_t)i, many ? 200 : 40, many ? 2000 : 160);
     printf("on the average %.1f %% are simulated\n", 100 * sum / n);
     if (!FEW_CASES) cr_expect_lt(sum / n, 0.3);
 }
@@ -207,7 +206,7 @@ Test(bound, distirs_grid) {
 /* Rows and certificate are the same bytes for any number of workers. */
 Test(bound, workers_do_not_matter) {
     sweep_case c;
-    random_space(3, FEW_CASES ? 40 : 60, FEW_CASES ? 80 : 300, &c);
+    random_space(3, 60, 300, &c);
     run one = run_method(&c, "bound", 1);
     for (uint32_t n = 2; n <= (FEW_CASES ? 2 : 8); n *= 2) {
         run other = run_method(&c, "bound", n);
@@ -380,8 +379,8 @@ static int refuse_higher(sweep_case *c, int every) {
 Test(bound, no_bound_is_higher_than_the_checkers) {
     sweep_case c;
     int n = 0;
-    for (uint64_t seed = 0; seed < (FEW_CASES ? 1 : EVERY_FIFTH > 1 ? 3 : 8); seed++) {
-        random_space(seed, 40, FEW_CASES ? 80 : 160, &c);
+    for (uint64_t seed = 0; seed < (FEW_CASES ? 1 : 8); seed++) {
+        random_space(seed, 40, 160, &c);
         n += refuse_higher(&c, 7);
     }
     sweep_open_file(&c, GRID, "gbit=25");

@@ -107,14 +107,14 @@ Test(methods, resume) {
 /* Beside the grid: beam within 1 % on most spaces, the walks within 10 % on the average, with fewer
  * candidates. */
 Test(methods, find_good_candidates) {
-    enum { SPACES = FEW_CASES ? 1 : 5 };
+    int spaces = FEW_CASES ? 1 : 5;
     double excess[3] = {0}, share[3] = {0};
     int near = 0;
-    for (int i = 0; i < SPACES; i++) {
+    for (int i = 0; i < spaces; i++) {
         sweep_case c;
         uint64_t all, rows;
         double best, found;
-        random_space((uint64_t)(i + 20), FEW_CASES ? 60 : 150, FEW_CASES ? 120 : 500, &c);
+        random_space((uint64_t)(i + 20), FEW_CASES ? 60 : 150, 500, &c);
         free(run(&c, "grid", 2, 0, &all, &best));
         for (int k = 0; k < 3 && best > 0; k++) {
             free(run(&c, methods[k], 2, k ? all / 2 : 0, &rows, &found));
@@ -127,10 +127,10 @@ Test(methods, find_good_candidates) {
     }
     for (int k = 0; k < 3; k++)
         printf("%s: %.1f %% above the best on the average, with %.0f %% of the candidates\n",
-               methods[k], 100 * excess[k] / SPACES, 100 * share[k] / SPACES);
-    cr_expect_geq(near, SPACES - 1);
-    cr_expect_lt(excess[1] / SPACES, 0.1);
-    cr_expect_lt(excess[2] / SPACES, 0.1);
+               methods[k], 100 * excess[k] / spaces, 100 * share[k] / spaces);
+    cr_expect_geq(near, spaces - 1);
+    cr_expect_lt(excess[1] / spaces, 0.1);
+    cr_expect_lt(excess[2] / spaces, 0.1);
 }
 
 /* An objective without bounds: of a grid with one batch the most samples a second are the least

@@ -1,6 +1,7 @@
 /* Deployments of models under distsim's own semantics: estimates against whole simulations, the
  * search against enumeration, found strategies against real numbers. */
 #include "search/tag/plan.h"
+#include "tests/support/cases.h"
 #include "tests/support/prove.h"
 #include "tests/support/sim.h"
 
@@ -179,7 +180,7 @@ static void expect_equal(const plan_case *c, const uint32_t *choice, const char 
 /* The best deployment of each model of the testbed, small, is the same step; so is one whose groups
  * take every way in turn. */
 Test(tag_plan, deployments_are_the_same_step) {
-    uint32_t step = getenv("DISTSIM_TEST_ALL") ? 1 : 3; /* VGG-19 and the Transformer */
+    uint32_t step = FEW_CASES ? 3 : 1; /* VGG-19 and the Transformer */
     for (uint32_t i = 0; i < sizeof models / sizeof *models; i += step) {
         static plan_case c;
         uint32_t n, turn = 0, choice[5];

@@ -83,7 +83,7 @@ static bool reads(const opened *o, const ds_tap_run *run, const char *path) {
 /* ---- GPT and T5 ---- */
 
 static const int layers[] = {4, 12, 24, 48, 96};
-enum { DEPTHS = FEW_CASES ? 2 : 5 };
+#define DEPTHS (FEW_CASES ? 2 : 5)
 
 static void open_gpt(int n, int64_t devices, const ds_profiles *profiles, opened *o) {
     char text[1024];

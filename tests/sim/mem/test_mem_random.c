@@ -12,9 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_VALUES = 160, N_SIZES = 6, RUNS = FEW_CASES ? 60 : 200 };
-#define END INT64_MAX
-#define MIB INT64_C(1048576)
+enum { MAX_VALUES = 160, N_SIZES = 6 };
+#define RUNS (FEW_CASES ? 60u : 200u)
+#define END  INT64_MAX
+#define MIB  INT64_C(1048576)
 
 /* Rows of 64 f32: 256 B each; not all are whole blocks of 512 B. */
 static const int rows[N_SIZES] = {1, 7, 33, 2049, 9001, 50001};
