@@ -69,7 +69,8 @@ typedef enum ds_p2p {
     DS_P2P_OVERLAPPED, /* beside compute */
     DS_P2P_BATCHED,    /* a send and a receive as one */
     DS_P2P_BLOCKING,   /* in the order of compute, behind the item that made the value */
-    DS_P2P_PAIRED      /* the same, before the next item of either stage */
+    DS_P2P_PAIRED,     /* the same, before the next item of either stage */
+    DS_P2P_BUFFERED    /* in that order beside compute: no sender waits */
 } ds_p2p;
 
 /* What tensor parallelism's communication runs under, with sequence parallelism (overlap/tp.c). */

@@ -335,20 +335,23 @@ ds_status ds_coll_choose(ds_topo *topo, const ds_coll_request *request, const ds
     uint32_t n = ds_coll_candidates(request, names);
     bool found = false;
     ds_status why = DS_OK;
+    ds_error said = {0};
     for (uint32_t i = 0; i < n; i++) {
         ds_coll_choice this_one;
         ds_error refusal = {0};
         ds_status status = choose_this(topo, request, terms, names[i], arena, &this_one, &refusal);
         if (ds_coll__says_more(status, why)) {
             why = status;
-            if (err) *err = refusal;
+            said = refusal;
         }
-        if (status != DS_OK && !ds_coll__is_passed_over(status)) return status;
+        if (status != DS_OK && !ds_coll__is_passed_over(status)) break;
         if (status != DS_OK) continue;
         if (!found || this_one.ps < out->ps) *out = this_one;
         found = true;
     }
-    return found ? DS_OK : why;
+    if (found && ds_coll__is_passed_over(why)) why = DS_OK;
+    if (why != DS_OK && err) *err = said;
+    return why;
 }
 
 double ds_coll_bus_factor(ds_opcode op, double n) {

@@ -107,7 +107,7 @@ static void put_layers(const ds_model_step *step, ds_buf *out) {
 }
 
 static void put_pipeline(const ds_model_step *step, ds_buf *out) {
-    static const char *const p2ps[] = {"overlapped", "batched", "blocking", "paired"};
+    static const char *const p2ps[] = {"overlapped", "batched", "blocking", "paired", "buffered"};
     const ds_strategy *s = &step->strategy;
     if (s->pp < 2) return;
     int64_t v = ds_report__virtual_stages(step);

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void write_model(const char *schedule, int64_t stages, int64_t microbatches, int64_t v,
-                        ds_buf *out) {
+static void write_model(const char *schedule, int64_t stages, int64_t microbatches,
+                        const char *more, ds_buf *out) {
     ds_buf_printf(out, "dir 1\nparam chunks = 1, batch = %" PRId64 "\n", microbatches);
     ds_buf_put(out, "func @model(%x: f32[batch@dp, 1]) -> f32[batch@dp, 1] {\n"
                     "  %y = for l in 0..chunks carry (%h = %x) {\n"
@@ -27,8 +27,7 @@ static void write_model(const char *schedule, int64_t stages, int64_t microbatch
                   "  train { loss = mse, optimizer = none }\n  strategy { pp = %" PRId64
                   ", microbatches = %" PRId64 ", schedule = \"%s\"",
                   stages, microbatches, schedule);
-    if (v) ds_buf_printf(out, ", virtual_stages = %" PRId64, v);
-    ds_buf_put(out, " }\n}\n");
+    ds_buf_printf(out, "%s }\n}\n", more);
 }
 
 /* How many chunks the schedule has, whose layers the model is then given. */
@@ -44,19 +43,34 @@ static int64_t count_chunks(const char *schedule, int64_t stages, int64_t microb
     return chunks;
 }
 
+static void open_model(pipe_program *p, const ds_buf *text, const char *set) {
+    ds_error err = {0};
+    *p = (pipe_program){0};
+    step_make(&p->c, text->text, set, DS_PASS_PIPELINE);
+    cr_assert_eq(p->c.status, DS_OK, "%s: %s", text->text, p->c.err.message);
+    cr_assert_eq(ds_profiles_load(DS_BUILD_PROFILES, &p->profiles, &err), DS_OK, "%s", err.message);
+}
+
 void pipe_open(pipe_program *p, const char *schedule, int64_t stages, int64_t microbatches,
                int64_t v) {
-    ds_buf text = {0}, set = {0};
-    *p = (pipe_program){0};
-    write_model(schedule, stages, microbatches, v, &text);
+    ds_buf text = {0}, set = {0}, more = {0};
+    ds_buf_put(&more, "");
+    if (v) ds_buf_printf(&more, ", virtual_stages = %" PRId64, v);
+    write_model(schedule, stages, microbatches, more.text, &text);
     ds_buf_printf(&set, "chunks=%" PRId64, count_chunks(schedule, stages, microbatches, v));
-    step_make(&p->c, text.text, set.text, DS_PASS_PIPELINE);
-    cr_assert_eq(p->c.status, DS_OK, "%s, %" PRId64 " stages, %" PRId64 " microbatches: %s",
-                 schedule, stages, microbatches, p->c.err.message);
-    ds_error err = {0};
-    cr_assert_eq(ds_profiles_load(DS_BUILD_PROFILES, &p->profiles, &err), DS_OK, "%s", err.message);
+    open_model(p, &text, set.text);
     ds_buf_deinit(&text);
     ds_buf_deinit(&set);
+    ds_buf_deinit(&more);
+}
+
+void pipe_open_uneven(pipe_program *p, const char *p2p, int64_t microbatches) {
+    ds_buf text = {0}, more = {0};
+    ds_buf_printf(&more, ", stage_layers = [2, 1], p2p = %s", p2p);
+    write_model("1f1b", 2, microbatches, more.text, &text);
+    open_model(p, &text, "chunks=3");
+    ds_buf_deinit(&text);
+    ds_buf_deinit(&more);
 }
 
 static void forget_result(pipe_program *p) {
@@ -95,13 +109,14 @@ static int64_t time_of(const pipe_program *p, const char *name, const ds_schedul
     return t->b + (name[1] == 'W' || !p->splits ? t->w : 0);
 }
 
-/* All ops cost nothing; *first and *last become the first and the last one. */
-static void set_free(ds_unit *unit, const ds_block *block, ds_op **first, ds_op **last) {
+/* All ops but sends cost nothing; *first and *last become the first and the last one. */
+static void set_free(const pipe_program *p, const ds_block *block, ds_op **first, ds_op **last) {
+    ds_unit *unit = p->c.step->unit;
     for (uint32_t i = 0; i + 1 < block->n_ops; i++) {
         ds_op *op = block->ops[i];
-        if (op->body) set_free(unit, op->body, first, last);
+        if (op->body) set_free(p, op->body, first, last);
         if (op->body || op->code == DS_OP_CALL) continue;
-        set_cost(unit, op, 0);
+        set_cost(unit, op, op->code == DS_OP_SEND ? p->send_ps : 0);
         if (!*first) *first = op;
         *last = op;
     }
@@ -115,7 +130,7 @@ static void set_costs(pipe_program *p, const ds_schedule_durations *times) {
     for (uint32_t i = 0; i < module->funcs.n; i++) {
         const ds_func *func = module->funcs.at[i];
         ds_op *first = NULL, *last = NULL;
-        set_free(unit, &func->body, &first, &last);
+        set_free(p, &func->body, &first, &last);
         if (func == p->c.step->func) continue;
         cr_assert(first && strchr("FBW", *func->name), "@%s is no item", func->name);
         set_cost(unit, *func->name == 'F' ? last : first, time_of(p, func->name, times));

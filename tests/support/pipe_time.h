@@ -1,5 +1,5 @@
 /* Pipelined programs under given times, in tests: a balanced model cut into stages, of which every
- * call of an item takes what it is said to, and everything else (sends, sums, means) nothing. */
+ * call of an item takes what it is said to, a send `send_ps`, and everything else (sums, means) nothing. */
 #ifndef DS_TEST_PIPE_TIME_H
 #define DS_TEST_PIPE_TIME_H
 
@@ -9,6 +9,7 @@
 typedef struct pipe_program {
     step_case c; /* up to the pipeline pass */
     bool splits; /* some items are W */
+    int64_t send_ps;
     ds_profiles *profiles;
     ds_result *result; /* of the last simulation */
     ds_stages stages;
@@ -18,6 +19,9 @@ typedef struct pipe_program {
  * the schedule's own number of chunks. */
 void pipe_open(pipe_program *p, const char *schedule, int64_t stages, int64_t microbatches,
                int64_t v);
+/* The same under 1F1B with two stages of two layers and of one layer: a layer's F, B and W are the durations.
+ * `p2p` is the word of the strategy. */
+void pipe_open_uneven(pipe_program *p, const char *p2p, int64_t microbatches);
 void pipe_close(pipe_program *p);
 
 /* Simulates it with a chunk's F, B, W (B and W in one: b + w). Fails the test if that fails. */

@@ -18,11 +18,11 @@
 /* Sailor's validation runs, whatever the machine: the pipeline of DeepSpeed under Megatron, fp32. */
 #define SAILOR                                                                                     \
     .gpu = "", .vocab = 50257, .own_dims = true, .zero = 1, .late_reduce = true,                   \
-    .recompute = "none", .precision = "fp32", .p2p = "paired"
+    .recompute = "none", .precision = "fp32", .p2p = "buffered"
 #define SAILOR_BASIS                                                                               \
     "mixed.c has the machines. DeepSpeed's PipelineEngine (runtime/pipe/engine.py, schedule.py) "  \
-    "sends parts and waits; layer 0 of Sailor's llm_info.json has the rows of 50,257 padded to "   \
-    "128 tp, not those of the training configs"
+    "sends gradients, then activations; layer 0 of Sailor's llm_info.json has the rows of "        \
+    "50,257 padded to 128 tp, not those of the training configs"
 #define SELENE SELENE_OF("A100-Selene-Megatron")
 
 static const val_testbed testbeds[] = {
@@ -181,7 +181,7 @@ static const val_testbed testbeds[] = {
      .recompute = "none",
      .precision = "fp16",
      .tied_dtype = "f16",
-     .p2p = "paired",
+     .p2p = "buffered",
      .parts = true,
      .basis = "DachengLi1/AMP 72eeea4: DeepSpeed's PipelineEngine with fp32 all_reduces of "
               "gradients over replicas (tied ones between stages go as they are: "
@@ -198,7 +198,7 @@ static const val_testbed testbeds[] = {
      .late_reduce = true,
      .recompute = "none",
      .precision = "fp16",
-     .p2p = "paired",
+     .p2p = "buffered",
      .parts = true,
      .basis = "as amp; a position of TransGAN has four heads"},
     {.source = "sailor_gh",

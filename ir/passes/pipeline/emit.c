@@ -161,13 +161,14 @@ static void gather_weights(ds_pipe *p) {
 
 /* ---- sends ---- */
 
-/* Overlapped: the stream of the two devices. Batched: one stream for all that a device sends and
- * receives, in the order of the text. Blocking and paired: in line with compute. */
+/* Overlapped: the stream of the two devices. Batched and buffered: one stream for all that a device
+ * sends and receives, in the order of the text. Blocking and paired: in line with compute. */
 static void set_stream(ds_pipe *p, ds_op *op) {
     static const char *const streams[] = {[DS_P2P_OVERLAPPED] = NULL,
                                           [DS_P2P_BATCHED] = "p2p",
                                           [DS_P2P_BLOCKING] = "compute",
-                                          [DS_P2P_PAIRED] = "compute"};
+                                          [DS_P2P_PAIRED] = "compute",
+                                          [DS_P2P_BUFFERED] = "p2p"};
     const char *stream = streams[p->step->strategy.p2p];
     if (stream) ds_build_attr_text(&p->b, op, "stream", stream);
 }
@@ -512,7 +513,7 @@ static ds_status exchange(ds_pipe *p, progress *at, ds_error *err) {
  * schedule ends. */
 static ds_status emit_items(ds_pipe *p, progress *at, ds_error *err) {
     const ds_schedule_index *index = p->index;
-    bool paired = p->step->strategy.p2p == DS_P2P_PAIRED;
+    bool in_rounds = p->step->strategy.p2p >= DS_P2P_PAIRED;
     for (uint32_t left = index->n_items, before = 0; left;) {
         if (left == before)
             return ds_error_set(err, DS_ERR_DEADLOCK, DS_NOWHERE,
@@ -525,7 +526,7 @@ static ds_status emit_items(ds_pipe *p, progress *at, ds_error *err) {
             if (!is_ready(p, at, x)) continue;
             DS_TRY(emit_item(p, x, err));
             at->fresh[at->n_fresh++] = number;
-            if (!paired) DS_TRY(exchange(p, at, err));
+            if (!in_rounds) DS_TRY(exchange(p, at, err));
             at->next[r]++;
             left--;
         }

@@ -91,3 +91,47 @@ bool ds_mixed_peer_next_order(uint8_t *order, uint32_t n) {
     }
     return true;
 }
+
+/* ---- walks ---- */
+
+static void try_microbatches(const ds_mixed_peer_walk *w, const ds_mixed_plan *stages) {
+    const ds_mixed_problem *problem = w->problem;
+    for (int64_t m = 1; m <= problem->batch; m++) {
+        ds_mixed_plan plan = *stages;
+        bool may = problem->batch % m == 0;
+        plan.microbatches = m;
+        for (uint32_t s = 0; s < plan.n_stages && may; s++)
+            may = problem->batch / m % plan.stages[s].dp == 0;
+        if (may && w->fit(problem, &plan))
+            ds_mixed_peer_keep(w->out, &plan, ds_mixed_peer_cost(problem, &plan));
+    }
+}
+
+static void go_on(const ds_mixed_peer_walk *w, ds_mixed_plan *plan, uint32_t at) {
+    if (at < w->problem->n_kinds)
+        w->part(w, plan, at);
+    else if (plan->n_stages > 1)
+        try_microbatches(w, plan);
+}
+
+void ds_mixed_peer_append(const ds_mixed_peer_walk *walk, ds_mixed_plan *plan, uint32_t at,
+                          const ds_mixed_stage *stage, const uint32_t n[2]) {
+    uint32_t before = plan->n_stages, layers = walk->problem->layers;
+    if (before + n[0] + n[1] > (layers < DS_MIXED_STAGES ? layers : DS_MIXED_STAGES)) return;
+    for (uint32_t i = 0; i < n[0] + n[1]; i++) {
+        ds_mixed_stage *to = &plan->stages[plan->n_stages++];
+        *to = *stage;
+        to->kind = walk->order[at];
+        if (i < n[0]) to->dp = (uint16_t)(2 * stage->dp);
+    }
+    go_on(walk, plan, at + 1);
+    plan->n_stages = (uint8_t)before;
+}
+
+void ds_mixed_peer_walk_all(ds_mixed_peer_walk *walk) {
+    for (uint32_t k = 0; k < walk->problem->n_kinds; k++) walk->order[k] = (uint8_t)k;
+    do {
+        ds_mixed_plan plan = {0};
+        if (walk->problem->cuts) go_on(walk, &plan, 0);
+    } while (ds_mixed_peer_next_order(walk->order, walk->problem->n_kinds));
+}

@@ -42,4 +42,26 @@ bool ds_mixed_peer_proportional(const ds_mixed_problem *problem, ds_mixed_plan *
 /* The next order of the n kinds in `order`; false after the last. */
 bool ds_mixed_peer_next_order(uint8_t *order, uint32_t n);
 
+/* A walk over plans of stages in which the kinds follow one another and all devices take part. */
+typedef struct ds_mixed_peer_walk ds_mixed_peer_walk;
+struct ds_mixed_peer_walk {
+    const ds_mixed_problem *problem;
+    ds_mixed_peer_plans *out;
+    /* Appends the devices of kind order[at] to the plan, in each way that the planner knows, and calls
+     * ds_mixed_peer_append after each. */
+    void (*part)(const ds_mixed_peer_walk *walk, ds_mixed_plan *plan, uint32_t at);
+    /* Cuts the layers; false: the plan does not fit. */
+    bool (*fit)(const ds_mixed_problem *problem, ds_mixed_plan *plan);
+    uint8_t order[DS_MIXED_KINDS];
+    uint32_t pipelines; /* a planner's own */
+};
+
+/* Appends n[0] stages with twice the replicas of `stage` and n[1] like `stage`, on kind order[at], and goes
+ * on with the next kind; after the last kind the plan is kept with each number of microbatches that
+ * fits. Nothing happens where there are too many stages. */
+void ds_mixed_peer_append(const ds_mixed_peer_walk *walk, ds_mixed_plan *plan, uint32_t at,
+                          const ds_mixed_stage *stage, const uint32_t n[2]);
+/* All orders of the kinds. */
+void ds_mixed_peer_walk_all(ds_mixed_peer_walk *walk);
+
 #endif

@@ -149,6 +149,7 @@ Test(pipeline_knobs, sends) {
     prove(&pipe_gpt, "pp = 2, microbatches = 4, p2p = blocking");
     prove(&pipe_gpt, "pp = 2, microbatches = 4, p2p = paired");
     prove(&pipe_llama, "pp = 2, tp = 2, microbatches = 4, p2p = paired, scatter_gather = true");
+    prove(&pipe_llama, "pp = 2, tp = 2, microbatches = 4, p2p = buffered, scatter_gather = true");
     prove_with(&pipe_gpt, NULL, "optimizer = sgd", "pp = 2, microbatches = 4, tied_dtype = bf16");
     prove(&pipe_gpt, "pp = 2, tp = 2, microbatches = 4, scatter_gather = true");
     prove(&pipe_gpt, "pp = 2, tp = 2, sp = true, microbatches = 4, scatter_gather = true");

@@ -127,7 +127,7 @@ static void check_model(const char *model, const char *params, const char *loss,
         "  chunks in [1, 2] where pp > 1 or chunks == 1\n"
         "  schedule in [\"1f1b\", gpipe, \"eager-1f1b\", interleaved, \"breadth-first\","
         " \"zb-h1\", \"zb-h2\", \"zb-v\", dualpipe, hanayo]\n"
-        "  where pp > 1 or schedule == \"1f1b\"\n  p2p in [overlapped, batched, blocking, paired]\n"
+        "  where pp > 1 or schedule == \"1f1b\"\n  p2p in [overlapped, batched, blocking, paired, buffered]\n"
         "  scatter_gather in [false, true], zero in [0, 1, 2, 3]\n  zero_uneven in [false, true]\n"
         "  recompute in [none, full], sp in [false, true], late_reduce in [false, true]\n"
         "  tp_overlap in [none, bulk, ring, pipe] where tp_overlap == \"none\" or tp > 1 and sp\n"

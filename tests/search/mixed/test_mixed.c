@@ -1,56 +1,11 @@
 /* Plans for mixed clusters: cuts against enumeration, the price of preemptions against a sum over failures,
  * texts, and the search against all plans of a small space, under the estimate as the simulator. */
-#include "search/mixed/mixed.h"
-
 #include "ir/base/rng.h"
+#include "tests/search/mixed/two_kinds.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
-
-enum { LAYERS = 6 };
-static const uint32_t fast[] = {0, 1}, slow[] = {2, 3};
-
-/* Two fast devices and two that take twice as long; times are lines through the samples. */
-static ds_mixed_problem two_kinds(void) {
-    ds_mixed_problem p = {.n_kinds = 2,
-                          .n_devices = 4,
-                          .layers = LAYERS,
-                          .batch = 8,
-                          .sample_units = 100,
-                          .layer_params = 1e6,
-                          .ends_params = 2e6,
-                          .width = 64,
-                          .edge_bytes = 1e6,
-                          .cuts = true};
-    for (uint32_t k = 0; k < 2; k++) {
-        ds_mixed_kind *kind = &p.kinds[k];
-        *kind = (ds_mixed_kind){.name = k ? "slow" : "fast",
-                                .n_devices = 2,
-                                .per_machine = 2,
-                                .devices = k ? slow : fast,
-                                .capacity_bytes = 1e9};
-        kind->usd_per_hour = k ? 1 : 3;
-        kind->watts = k ? 100 : 400;
-        for (uint32_t z = 0; z < 2; z++)
-            for (uint32_t i = 0; i < DS_MIXED_SPANS; i++)
-                kind->sync_s_per_byte[z][i] = (i ? 1e-9 : 1e-10) * (z ? 1.1 : 1);
-        for (uint32_t t = 0; t < 2; t++) {
-            ds_mixed_piece *piece = &kind->pieces[t];
-            *piece = (ds_mixed_piece){.known = true,
-                                      .layer_bytes = 2e7,
-                                      .ends_bytes = 4e7,
-                                      .layer_sample_bytes = 1e6,
-                                      .ends_sample_bytes = 1e6};
-            for (uint32_t i = 0; i < DS_MIXED_SAMPLES; i++) {
-                piece->layer_s[i] = (k ? 2e-3 : 1e-3) * (1 << i) / (t ? 1.6 : 1);
-                piece->ends_s[i] = piece->layer_s[i] / 2;
-            }
-        }
-    }
-    p.mixed_sync_s_per_byte[0] = p.mixed_sync_s_per_byte[1] = 1e-9;
-    return p;
-}
 
 static ds_mixed_plan three_stages(void) {
     ds_mixed_plan plan = {.n_stages = 3, .microbatches = 4};
@@ -61,7 +16,7 @@ static ds_mixed_plan three_stages(void) {
 }
 
 Test(mixed, texts) {
-    const ds_mixed_problem problem = two_kinds();
+    const ds_mixed_problem problem = two_kinds(2, 2);
     ds_mixed_plan plan = three_stages();
     ds_buf text = {0};
     ds_mixed_put_mesh(&problem, &plan, "@c", &text);
@@ -86,7 +41,7 @@ Test(mixed, texts) {
 
 /* 2 fast at 3 $ and 2 slow at 1 $ for 10 ms: 8 / 3600 $ a second over 800 tokens. */
 Test(mixed, objectives) {
-    const ds_mixed_problem problem = two_kinds();
+    const ds_mixed_problem problem = two_kinds(2, 2);
     const ds_mixed_plan plan = three_stages();
     const ds_mixed_faults faults = {60, 300};
     cr_assert_eq(ds_mixed_used(&problem, &plan, 0), 2);
@@ -151,7 +106,7 @@ static double busiest(const ds_mixed_problem *problem, const ds_mixed_plan *plan
 }
 
 Test(mixed, cut_is_the_best_of_all) {
-    ds_mixed_problem problem = two_kinds();
+    ds_mixed_problem problem = two_kinds(2, 2);
     ds_rng rng = {7};
     for (int round = 0; round < 200; round++) {
         ds_mixed_plan plan = three_stages(), one = plan;
@@ -174,7 +129,7 @@ Test(mixed, cut_is_the_best_of_all) {
 }
 
 Test(mixed, cut_keeps_to_memory) {
-    ds_mixed_problem problem = two_kinds();
+    ds_mixed_problem problem = two_kinds(2, 2);
     ds_mixed_plan plan = three_stages();
     problem.kinds[0].capacity_bytes = 4e7 + 2 * (2e7 + 3 * 1e6) + 1; /* the ends and two layers */
     cr_assert(ds_mixed_cut(&problem, NULL, &plan));
@@ -232,7 +187,7 @@ static double best_of_two_stages(const ds_mixed_problem *problem, ds_mixed_goal 
 }
 
 Test(mixed, search_is_no_worse_than_two_stages) {
-    ds_mixed_problem problem = two_kinds();
+    ds_mixed_problem problem = two_kinds(2, 2);
     for (int goal = 0; goal < DS_MIXED_EXPECTED; goal++)
         cr_assert_leq(search_best(&problem, (ds_mixed_goal)goal),
                       best_of_two_stages(&problem, (ds_mixed_goal)goal) * (1 + 1e-9));
@@ -240,7 +195,7 @@ Test(mixed, search_is_no_worse_than_two_stages) {
 
 /* A slow machine that costs more than it gives stays out. */
 Test(mixed, leaves_slow_machines_out) {
-    ds_mixed_problem problem = two_kinds();
+    ds_mixed_problem problem = two_kinds(2, 2);
     for (uint32_t t = 0; t < 2; t++)
         for (uint32_t i = 0; i < DS_MIXED_SAMPLES; i++) {
             problem.kinds[1].pieces[t].layer_s[i] *= 1000;

@@ -1,52 +1,10 @@
 /* Other planners' methods: what their rules promise, and AMP's programme against enumeration. */
 #include "search/mixed/peers/peers.h"
-
-#include "ir/base/rng.h"
+#include "tests/search/mixed/two_kinds.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
-
-enum { LAYERS = 6 };
-static const uint32_t fast[] = {0, 1, 2, 3}, slow[] = {4, 5, 6, 7};
-
-/* Four fast devices, and four that take `factor` times as long. */
-static ds_mixed_problem two_kinds(double factor) {
-    ds_mixed_problem p = {.n_kinds = 2,
-                          .n_devices = 8,
-                          .layers = LAYERS,
-                          .batch = 16,
-                          .sample_units = 100,
-                          .layer_params = 1e6,
-                          .ends_params = 2e6,
-                          .width = 64,
-                          .edge_bytes = 1e5,
-                          .cuts = true};
-    for (uint32_t k = 0; k < 2; k++) {
-        ds_mixed_kind *kind = &p.kinds[k];
-        *kind = (ds_mixed_kind){.name = k ? "slow" : "fast",
-                                .n_devices = 4,
-                                .per_machine = 4,
-                                .devices = k ? slow : fast,
-                                .capacity_bytes = 1e9};
-        for (uint32_t i = 0; i < DS_MIXED_SPANS; i++)
-            kind->sync_s_per_byte[0][i] = kind->sync_s_per_byte[1][i] = i ? 1e-9 : 1e-10;
-        for (uint32_t t = 0; t < 3; t++) {
-            ds_mixed_piece *piece = &kind->pieces[t];
-            *piece = (ds_mixed_piece){.known = true,
-                                      .layer_bytes = 2e7,
-                                      .ends_bytes = 4e7,
-                                      .layer_sample_bytes = 1e6,
-                                      .ends_sample_bytes = 1e6};
-            for (uint32_t i = 0; i < DS_MIXED_SAMPLES; i++) {
-                piece->layer_s[i] = (k ? factor : 1) * 1e-3 * (1 << i) / (1 << t);
-                piece->ends_s[i] = piece->layer_s[i] / 2;
-            }
-        }
-    }
-    p.mixed_sync_s_per_byte[0] = p.mixed_sync_s_per_byte[1] = 1e-9;
-    return p;
-}
 
 static void check_plan(const ds_mixed_problem *problem, const ds_mixed_plan *plan, const char *by) {
     uint32_t layers = 0, devices[8], n = ds_mixed_devices(problem, plan, devices), all = 0;
@@ -66,7 +24,7 @@ static void check_plan(const ds_mixed_problem *problem, const ds_mixed_plan *pla
 }
 
 Test(peers, plans_are_legal) {
-    const ds_mixed_problem problem = two_kinds(2);
+    const ds_mixed_problem problem = two_kinds(4, 2);
     uint32_t n;
     const ds_mixed_peer *peers = ds_mixed_peers(&n);
     cr_assert_eq(n, 4);
@@ -86,7 +44,7 @@ Test(peers, plans_are_legal) {
 
 /* On a kind a hundred times slower Sailor's plan puts nothing. */
 Test(peers, sailor_leaves_slow_devices_idle) {
-    const ds_mixed_problem problem = two_kinds(100);
+    const ds_mixed_problem problem = two_kinds(4, 100);
     ds_mixed_peer_plans plans = {0};
     ds_mixed_peer_sailor(&problem, &plans);
     cr_assert_eq(ds_mixed_used(&problem, &plans.plans[0], 1), 0);
@@ -96,14 +54,14 @@ Test(peers, sailor_leaves_slow_devices_idle) {
 
 /* Two stages, the second half as fast: 4 and 2 of 6 layers. However slow, a stage has a layer. */
 Test(peers, layers_by_speed) {
-    ds_mixed_problem problem = two_kinds(2);
+    ds_mixed_problem problem = two_kinds(4, 2);
     ds_mixed_plan plan = {.n_stages = 2, .microbatches = 4};
     plan.stages[0] = (ds_mixed_stage){0, 4, 1, 0};
     plan.stages[1] = (ds_mixed_stage){1, 4, 1, 0};
     cr_assert(ds_mixed_peer_proportional(&problem, &plan));
     cr_assert_eq(plan.stages[0].layers, 4);
     cr_assert_eq(plan.stages[1].layers, 2);
-    problem = two_kinds(50);
+    problem = two_kinds(4, 50);
     cr_assert(ds_mixed_peer_proportional(&problem, &plan));
     cr_assert_eq(plan.stages[1].layers, 1);
 }
@@ -128,7 +86,7 @@ static double least_cost(const ds_mixed_problem *problem, ds_mixed_plan plan, ui
 
 Test(peers, amp_cuts_best) {
     for (int factor = 1; factor <= 5; factor++) {
-        const ds_mixed_problem problem = two_kinds(factor);
+        const ds_mixed_problem problem = two_kinds(4, factor);
         ds_mixed_peer_plans plans = {0};
         ds_mixed_peer_amp(&problem, &plans);
         for (uint32_t i = 0; i < plans.n; i++) {

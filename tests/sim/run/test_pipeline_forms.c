@@ -258,3 +258,27 @@ Test(pipeline_forms, in_flight_at_most) {
         cr_expect_eq(measure("chimera", p, 3 * p + p % 4, 0).most, p);
     }
 }
+
+/* ---- sends in line with compute ---- */
+
+/* Two layers, then one layer: F 20 and B 40 ps, F 10 and B 20 ps, sends of 10 ps. Under `paired` both stages wait
+ * for each exchange, a gradient and then an activation: 80 ps a microbatch. Under `buffered` the exchange is beside
+ * the slower stage's compute: 60 ps a microbatch, and at the ends 20 + 10 + 30 + 10 ps until the first gradient is
+ * there, less F of the second microbatch, and 10 ps before the last B. */
+Test(pipeline_forms, exchanges_of_two_uneven_stages) {
+    static const struct {
+        const char *p2p;
+        int64_t each, ends;
+    } wanted[] = {{"paired", 80, 20}, {"buffered", 60, 40}};
+    for (size_t i = 0; i < 2; i++)
+        for (int64_t m = 3; m <= 9; m += 3) {
+            pipe_program p;
+            pipe_open_uneven(&p, wanted[i].p2p, m);
+            p.send_ps = 10;
+            pipe_simulate(&p, (times){10, 20, 0, 0});
+            cr_expect_eq(p.result->run.step_ps, wanted[i].each * m + wanted[i].ends,
+                         "%s, %" PRId64 " microbatches: %" PRId64, wanted[i].p2p, m,
+                         p.result->run.step_ps);
+            pipe_close(&p);
+        }
+}

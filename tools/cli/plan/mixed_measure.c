@@ -340,26 +340,32 @@ static ds_status run_both(cli_mixed *mixed, piece p, cli_mixed_run out[2], ds_er
     return DS_OK;
 }
 
-static void take_bytes(ds_mixed_piece *to, const cli_mixed_run small[2],
-                       const cli_mixed_run large[2]) {
-    double layer[2] = {(double)(small[1].peak_bytes - small[0].peak_bytes),
-                       (double)(large[1].peak_bytes - large[0].peak_bytes)};
-    to->layer_sample_bytes = not_negative(layer[1] - layer[0]);
-    to->layer_bytes = not_negative(layer[0] - to->layer_sample_bytes);
-    double sample = (double)(large[0].peak_bytes - small[0].peak_bytes);
+/* A layer's activations are told by many samples, since the peak of one sample may lie in the optimizer, where
+ * there are none; its weights, gradients and states by the larger of the two peaks. */
+static void take_bytes(ds_mixed_piece *to, cli_mixed_run runs[DS_MIXED_SAMPLES][2]) {
+    const cli_mixed_run *few = runs[DS_MIXED_SAMPLES - 2], *many = runs[DS_MIXED_SAMPLES - 1];
+    const double n = 1 << (DS_MIXED_SAMPLES - 1), half = n / 2;
+    double layer = (double)(many[1].peak_bytes - many[0].peak_bytes);
+    double one = (double)(runs[0][1].peak_bytes - runs[0][0].peak_bytes);
+    double fewer = (double)(few[1].peak_bytes - few[0].peak_bytes);
+    double sample = (double)(many[0].peak_bytes - few[0].peak_bytes) / half;
+    to->layer_sample_bytes = not_negative(layer - fewer) / half;
+    to->layer_bytes = fmax(layer - n * to->layer_sample_bytes, one - to->layer_sample_bytes);
+    to->layer_bytes = not_negative(to->layer_bytes);
     to->ends_sample_bytes = not_negative(sample - to->layer_sample_bytes);
-    to->ends_bytes = not_negative((double)small[0].peak_bytes - layer[0] - to->ends_sample_bytes);
+    to->ends_bytes = not_negative((double)runs[0][0].peak_bytes - one - to->ends_sample_bytes);
 }
 
 static ds_status measure_piece(cli_mixed *mixed, uint32_t k, uint32_t t, ds_error *err) {
     ds_mixed_problem *problem = &mixed->problem;
     ds_mixed_piece *to = &problem->kinds[k].pieces[t];
     piece p = {.kind = k, .tp = 1u << t, .dp = 1, .samples = 1, .microbatches = 1};
-    cli_mixed_run one[2] = {0}, two[2], twice[2];
+    cli_mixed_run runs[DS_MIXED_SAMPLES][2], twice[2];
+    const cli_mixed_run *one = runs[0];
     for (uint32_t i = 0; i < DS_MIXED_SAMPLES; i++) {
         p.samples = 1 << i;
-        cli_mixed_run *run = i ? two : one;
-        DS_TRY(run_both(mixed, p, run, err));
+        const cli_mixed_run *run = runs[i];
+        DS_TRY(run_both(mixed, p, runs[i], err));
         double layer = seconds(&run[1]) - seconds(&run[0]), ends = seconds(&run[0]) - layer;
         if (i == 0) {
             p.microbatches = 2;
@@ -372,10 +378,10 @@ static ds_status measure_piece(cli_mixed *mixed, uint32_t k, uint32_t t, ds_erro
             problem->layer_params = (double)(one[1].parameters - one[0].parameters);
             problem->ends_params = (double)one[0].parameters - problem->layer_params;
         }
-        if (i == 1) take_bytes(to, one, two);
         to->layer_s[i] = fmax(layer - to->layer_update_s, 1e-9);
         to->ends_s[i] = not_negative(ends - to->ends_update_s);
     }
+    take_bytes(to, runs);
     to->known = true;
     return DS_OK;
 }
