@@ -69,6 +69,7 @@ static ds_status check_special(const char *path, mode_t mode, unsigned flags, ds
 static ds_status classify(const char *path, unsigned flags, char **target, ds_error *err) {
     struct stat st;
     *target = NULL;
+    if (!*path) return refuse("an output", "has an empty file name", err);
     if (is_stdout(path) || ds_file_descriptor(path) >= 0)
         return flags & DS_OUTPUT_REGULAR ? refuse(path, "is no regular file", err) : DS_OK;
     char *end = follow(path);

@@ -65,7 +65,7 @@ static int print(ds_buf *text) {
 static int put_list(const lesson_folders *folders) {
     ds_buf out = {0};
     int exit_code = 0;
-    for (uint32_t i = 0; i < folders->n && !exit_code; i++) {
+    for (uint32_t i = 0; i < folders->n; i++) {
         lesson l;
         ds_error err;
         if (lesson_read(folders->at[i], &l, &err) == DS_OK) {
@@ -74,12 +74,12 @@ static int put_list(const lesson_folders *folders) {
             if (p.hints) ds_buf_printf(&out, "  (%u hint%s)", p.hints, p.hints == 1 ? "" : "s");
             ds_buf_putc(&out, '\n');
         } else {
-            exit_code = cli_fail(NULL, &err);
+            exit_code |= cli_fail(NULL, &err);
         }
         lesson_deinit(&l);
     }
     ds_buf_put(&out, "\ndistsim lesson 1 opens a lesson, and says how to go on.\n");
-    return print(&out) + exit_code;
+    return print(&out) | exit_code;
 }
 
 static int put_page(const lesson *l) {

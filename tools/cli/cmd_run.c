@@ -62,7 +62,7 @@ static void read_json(void *place, char *file, struct argp_state *state) {
 }
 
 static void read_ladder(void *place, char *terms, struct argp_state *state) {
-    (void)state;
+    if (terms && !*terms) argp_error(state, "--ladder= names no term");
     ((arguments *)place)->ladder = terms ? terms : CLI_LADDER;
 }
 

@@ -494,8 +494,7 @@ ds_status lesson_grade_answer(lesson *l, const cli_options *options, lesson_answ
     *out = (lesson_grade){.passed = false};
     ds_buf_put(&out->report, "");
     if (!open_answer(options, answer, NULL, &g.r.source, &out->report))
-        ds_buf_put(&out->report,
-                   "\nNot passed. The program is not legal: mend the errors above.\n");
+        ds_buf_put(&out->report, "\nNot passed. Mend the errors above.\n");
     else if (differs(l, options, g.r.source.unit, &why))
         put_other_problem(l, why.text, &out->report);
     else if (!run_source(options, &g.r, &out->report))
