@@ -27,6 +27,7 @@ typedef struct reader {
     ds_unit *unit;
     ds_binding binding;
     const ds_topology *topology;
+    ds_topo *topo;
     uint32_t n_devices, n_points;
     int64_t samples, point[DS_TAG_MAX_POINTS];
     uint32_t *kind_of; /* [device]: kinds of this problem */
@@ -35,7 +36,6 @@ typedef struct reader {
     DS_VEC(ds_tag_op) ops;
     DS_VEC(uint32_t) base_of;
     DS_VEC(ds_tag_base) base;
-    DS_VEC(ds_tag_trait) traits;
     DS_VEC(uint32_t) main_value; /* [operation]: what stands for its result */
     uint32_t *inst_op;           /* [instance]: its operation; DS_NONE */
     uint32_t *maker;             /* [value]: the operation that stands for it; DS_NONE */
@@ -125,8 +125,8 @@ static ds_status open_scenario(reader *r, ds_error *err) {
                       "several batches",
                       err);
     r->topology = ds_scenario_topology(r->unit);
-    DS_TRY(ds_topo_build(&r->binding, r->topology, &r->model->topo, err));
-    r->n_devices = ds_topo_n_devices(r->model->topo);
+    DS_TRY(ds_topo_build(&r->binding, r->topology, &r->topo, err));
+    r->n_devices = ds_topo_n_devices(r->topo);
     if (r->n_devices < 2 || r->n_devices > DS_TAG_MAX_GPUS)
         return ds_error_set(err, DS_ERR_LIMIT, r->topology->loc,
                             "@%s has %u devices: the tree search takes 2 to %u", r->topology->name,
@@ -141,10 +141,10 @@ static ds_status bandwidth(reader *r, uint32_t from, uint32_t to, int64_t *mb_pe
                            ds_error *err) {
     const ds_route *route;
     double least = 1e15;
-    DS_TRY(ds_topo_route(r->model->topo, from, to, &route, err));
+    DS_TRY(ds_topo_route(r->topo, from, to, &route, err));
     for (uint32_t i = 0; i < route->n_links; i++) {
         double share = (double)route->share_q32[i] / 4294967296.0;
-        double rate = (double)ds_topo_link_at(r->model->topo, route->links[i])->bytes_per_s / share;
+        double rate = (double)ds_topo_link_at(r->topo, route->links[i])->bytes_per_s / share;
         if (rate < least) least = rate;
     }
     *mb_per_s = (int64_t)(least / 1e6);
@@ -160,7 +160,7 @@ static ds_status find_kinds(reader *r, ds_error *err) {
     r->first_of_kind = DS_NEW_N(&m->arena, uint32_t, r->n_devices);
     m->kind = DS_NEW_N(&m->arena, const char *, r->n_devices);
     for (uint32_t d = 0; d < r->n_devices; d++) {
-        const char *type = ds_topo_device_type(r->model->topo, d);
+        const char *type = ds_topo_device_type(r->topo, d);
         uint32_t k = 0, catalogue;
         while (k < g->n_kinds && strcmp(m->kind[k], type) != 0) k++;
         r->kind_of[d] = k;
@@ -169,13 +169,13 @@ static ds_status find_kinds(reader *r, ds_error *err) {
         m->kind[k] = ds_arena_strdup(&m->arena, type);
         r->first_of_kind[g->n_kinds++] = d;
     }
-    return ds_topo_one_clock(r->model->topo)
+    return ds_topo_one_clock(r->topo)
                ? DS_OK
                : refuse(r->topology->loc, "topology with several clocks or power caps", err);
 }
 
 static bool same_machine(const reader *r, uint32_t a, uint32_t b) {
-    return ds_topo_island(r->model->topo, a) == ds_topo_island(r->model->topo, b) &&
+    return ds_topo_island(r->topo, a) == ds_topo_island(r->topo, b) &&
            r->kind_of[a] == r->kind_of[b];
 }
 
@@ -196,8 +196,7 @@ static ds_status find_machines(reader *r, ds_error *err) {
         DS_TRY(ds_profiles_find_kind(r->profiles, m->kind[r->kind_of[d]], r->topology->loc, &kind,
                                      err));
         int64_t memory = ds_profiles_kind(r->profiles, kind)->memory_bytes;
-        m->machine[c->n_machines] =
-            ds_arena_strdup(&m->arena, ds_topo_device_path(r->model->topo, d));
+        m->machine[c->n_machines] = ds_arena_strdup(&m->arena, ds_topo_device_path(r->topo, d));
         first[c->n_machines] = d;
         machine[c->n_machines++] = (ds_tag_machine){r->kind_of[d], 1, memory ? memory : INT64_MAX};
     }
@@ -399,31 +398,6 @@ static void adopt_inputs(reader *r, ds_tag_op *op, uint32_t base) {
     }
 }
 
-/* A weight, or a weight in another dtype, of two dims or more. */
-static bool reads_matrix(const reader *r, uint32_t inst, const ds_record *rec) {
-    const ds_plan *plan = r->plan;
-    const char *family = ds_op_desc_of(rec->op->code)->family;
-    if (strcmp(family, "linear") != 0 && strcmp(family, "conv") != 0) return false;
-    for (uint32_t k = 0; k < ds_plan_n_reads(plan, inst) && k < rec->op->n_in; k++) {
-        uint32_t made_by = r->maker[plan->operands.at[plan->insts.at[inst].first_operand + k]];
-        const ds_type *type = ds_use_type(r->step->unit, rec->func, &rec->op->in[k]);
-        if (made_by != DS_NONE && r->ops.at[made_by].result == DS_TAG_WHOLE && type->rank >= 2)
-            return true;
-    }
-    return false;
-}
-
-static ds_tag_trait trait_of(const reader *r, uint32_t inst, const ds_record *rec,
-                             const char *path) {
-    const char *end = strrchr(path, '/');
-    size_t n = end ? (size_t)(end - path) : 0;
-    return (ds_tag_trait){.block = (uint32_t)ds_hash_bytes(path, n),
-                          .reads_matrix = rec->op && reads_matrix(r, inst, rec),
-                          .reads_table = rec->op && (rec->op->code == DS_OP_EMBEDDING ||
-                                                     rec->op->code == DS_OP_EMBEDDING_GRAD),
-                          .is_backward = r->is_backward};
-}
-
 static void add_op(reader *r, uint32_t inst, const ds_record *rec) {
     ds_arena *arena = &r->model->arena;
     const ds_inst *at = &r->plan->insts.at[inst];
@@ -440,15 +414,12 @@ static void add_op(reader *r, uint32_t inst, const ds_record *rec) {
     }
     if (rec->op) read_parents(r, inst, &op);
     uint32_t base = rec->op ? base_of_inst(r, rec, &op) : DS_NONE;
-    ds_tag_trait trait = trait_of(r, inst, rec, op.name);
-    trait.is_term = rec->op && is_term(type) && !is_over_dp(type);
     if (base != DS_NONE) adopt_inputs(r, &op, base);
     op.us = DS_NEW_N(arena, double, r->model->problem.graph.n_kinds * r->n_points);
     r->inst_op[inst] = r->ops.n;
     for (uint32_t i = 0; i < rec->n_out; i++) r->maker[at->first_value + i] = r->ops.n;
     DS_PUSH(arena, &r->ops, op);
     DS_PUSH(arena, &r->base_of, base);
-    DS_PUSH(arena, &r->traits, trait);
     DS_PUSH(arena, &r->main_value, at->first_value + main_result(rec));
 }
 
@@ -527,8 +498,6 @@ static ds_status read_point(reader *r, uint32_t i, uint32_t *n_insts, ds_error *
     r->step = step;
     r->plan = plan;
     if (!status && i == 0) {
-        r->model->bucket_bytes = step->strategy.bucket_bytes;
-        r->model->profile = plan->profile_of[0];
         read_ops(r);
         *n_insts = plan->insts.n;
     }
@@ -540,6 +509,16 @@ static ds_status read_point(reader *r, uint32_t i, uint32_t *n_insts, ds_error *
 
 /* ---- the problem ---- */
 
+static void find_ends(reader *r) {
+    for (uint32_t a = 0; a < r->base.n; a++)
+        for (uint32_t b = 0; b < r->base.n; b++) {
+            const char *name = r->base.at[a].name, *other = r->base.at[b].name;
+            size_t n = strlen(name), m = strlen(other);
+            if (m > n && other[m - n - 1] == '.' && strcmp(other + m - n, name) == 0)
+                r->base.at[a].ends_another = true;
+        }
+}
+
 static ds_status finish(reader *r, ds_error *err) {
     ds_tag_model *m = r->model;
     ds_tag_graph *g = &m->problem.graph;
@@ -549,6 +528,7 @@ static ds_status finish(reader *r, ds_error *err) {
         if (r->base_of.at[i] == DS_NONE) r->base_of.at[i] = 0;
         r->ops.at[i].group = r->base_of.at[i];
     }
+    find_ends(r);
     g->op = r->ops.at;
     g->n_ops = r->ops.n;
     g->n_groups = r->base.n;
@@ -557,11 +537,9 @@ static ds_status finish(reader *r, ds_error *err) {
     m->problem.batch = r->samples;
     m->n_base = r->base.n;
     m->base = r->base.at;
-    m->trait = r->traits.at;
     m->base_of = r->base_of.at;
     m->group_of = DS_NEW_N(&m->arena, uint32_t, m->n_base + 1);
     for (uint32_t b = 0; b < m->n_base; b++) m->group_of[b] = b;
-    m->profiles = r->profiles;
     m->topology = ds_arena_strdup(&m->arena, r->topology->name);
     return ds_tag_check(&m->problem, err);
 }
@@ -585,6 +563,7 @@ ds_status ds_tag_model_read(const ds_pase_source *source, const ds_profiles *pro
     ds_map_init(&r.base_by_name);
     ds_status status = read_all(&r, err);
     ds_map_deinit(&r.base_by_name);
+    ds_topo_free(r.topo);
     ds_unit_free(r.unit);
     *out = r.model;
     if (status) {
@@ -596,7 +575,6 @@ ds_status ds_tag_model_read(const ds_pase_source *source, const ds_profiles *pro
 
 void ds_tag_model_free(ds_tag_model *model) {
     if (!model) return;
-    ds_topo_free(model->topo);
     ds_arena_deinit(&model->arena);
     free(model);
 }

@@ -14,20 +14,12 @@
 
 #define DS_TAG_MAX_POINTS 24u
 
-/* What distsim's own semantics ask of an operation beside. */
-typedef struct ds_tag_trait {
-    uint32_t block;    /* operations of one turn of a loop, or of none, have one number */
-    bool reads_matrix; /* a product with a weight, or the gradient of its other operand */
-    bool reads_table;  /* rows of a table by index, or the gradient of the table */
-    bool is_term;      /* of a weight's gradient, or a sum of such terms */
-    bool is_backward;
-} ds_tag_trait;
-
 typedef struct ds_tag_base {
     const char *name;   /* of the forward operation, as patterns of a strategy have it */
     const char *column; /* the factor of its result's last dim (of images: channels), which tensor
                            parallelism splits; NULL: it has none */
     int64_t n_columns;
+    bool ends_another; /* another name ends with this one: a pattern says the model's name before */
 } ds_tag_base;
 
 typedef struct ds_tag_model {
@@ -38,17 +30,12 @@ typedef struct ds_tag_model {
     ds_tag_problem problem;
     uint32_t n_base;
     ds_tag_base *base;    /* [n_base] */
-    ds_tag_trait *trait;  /* [operation] */
     uint32_t *base_of;    /* [operation] */
     uint32_t *group_of;   /* [n_base] */
     uint32_t *device;     /* [GPU]: number in the topology */
     const char **kind;    /* [kind of GPU]: name in the catalogue */
     const char **machine; /* [machine]: path of its first device */
     const char *topology;
-    ds_topo *topo;
-    const ds_profiles *profiles;
-    uint32_t profile;     /* of the first kind */
-    int64_t bucket_bytes; /* gradients are reduced in buckets of so many bytes */
 } ds_tag_model;
 
 /* Reads the scenario of `source`. The model's samples must follow a param `batch` of the root

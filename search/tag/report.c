@@ -41,24 +41,41 @@ static uint32_t end_of_run(const ds_tag_plan *p, uint32_t first) {
     return end;
 }
 
+static const char *const keys[DS_TAG_N_BASELINES] = {"data_parallel", "shares", "best_subset"};
+
+static const char *name_of(const ds_tag_plan *p, uint32_t baseline) {
+    static const char *const names[DS_TAG_N_BASELINES] = {"all devices with all_reduce",
+                                                          "all devices, shares by time",
+                                                          "the best set of machines alone"};
+    const ds_tag_cluster *c = &p->model->problem.cluster;
+    bool is_all = ds_tag_gpus_of(c, (UINT64_C(1) << c->n_machines) - 1) == p->choices->action->gpus;
+    if (baseline == DS_TAG_ALL && !is_all) return "the widest set with all_reduce";
+    return names[baseline];
+}
+
+/* How many times as fast as the fastest baseline that fits; 0: there is none. */
+static double speed_of(const ds_tag_plan *p, const ds_tag_simulated *r) {
+    ds_tag_baseline_id rival = ds_tag_plan_rival(p);
+    bool is_known = rival != DS_TAG_N_BASELINES && !r->status && r->step_ps;
+    return is_known ? (double)p->baseline[rival].step_ps / (double)r->step_ps : 0;
+}
+
 static void print_time(const char *what, const ds_tag_plan *p, const ds_tag_simulated *r,
                        ds_buf *out) {
+    double speed = speed_of(p, r);
     ds_buf_printf(out, "  %-34s ", what);
     if (r->status || !r->step_ps) { /* refused, or not to be had of this batch */
         ds_buf_put(out, "none\n");
         return;
     }
     ds_print_ps(r->step_ps, out);
-    if (p->base.step_ps)
-        ds_buf_printf(out, "  %.2fx", (double)p->base.step_ps / (double)r->step_ps);
+    if (speed > 0) ds_buf_printf(out, "  %.2fx", speed);
     ds_buf_printf(out, "%s\n", r->fits ? "" : ", does not fit");
 }
 
 static void print_runs(const ds_tag_plan *p, ds_buf *out) {
-    uint32_t n;
-    const ds_tag_action *actions = ds_tag_fast_actions(p->fast, &n);
     for (uint32_t b = 0, end; b < p->model->n_base; b = end) {
-        const ds_tag_action *a = &actions[action_of(p, b)];
+        const ds_tag_action *a = &p->choices->action[action_of(p, b)];
         end = end_of_run(p, b);
         ds_buf_printf(out, "  %4u  ", end - b);
         ds_tag_print_devices(p->model, a, out);
@@ -72,31 +89,21 @@ static void print_runs(const ds_tag_plan *p, ds_buf *out) {
 
 void ds_tag_plan_print(const ds_tag_plan *p, ds_buf *out) {
     const ds_tag_graph *g = &p->model->problem.graph;
-    const ds_tag_cluster *c = &p->model->problem.cluster;
-    uint32_t n_actions;
-    const ds_tag_action *actions = ds_tag_fast_actions(p->fast, &n_actions);
+    ds_tag_baseline_id rival = ds_tag_plan_rival(p);
     ds_buf_printf(out,
                   "%u operations in %u base groups, gathered to %u groups; %u actions, %llu "
-                  "playouts, %llu estimates, %llu simulations\n\n",
-                  g->n_ops, p->model->n_base, g->n_groups, n_actions,
-                  (unsigned long long)p->n_playouts, (unsigned long long)p->n_estimates,
-                  (unsigned long long)p->n_simulated);
-    bool is_all = ds_tag_gpus_of(c, (UINT64_C(1) << c->n_machines) - 1) == actions[0].gpus;
-    print_time(is_all ? "all devices with all_reduce" : "the widest set with all_reduce", p,
-               &p->base, out);
-    print_time("the best set of machines alone", p, &p->subset, out);
+                  "playouts, %llu simulations\n\n",
+                  g->n_ops, p->model->n_base, g->n_groups, p->choices->n,
+                  (unsigned long long)p->n_playouts, (unsigned long long)p->n_simulated);
+    for (uint32_t i = 0; i < DS_TAG_N_BASELINES; i++)
+        print_time(name_of(p, i), p, &p->baseline[i], out);
     print_time("found", p, &p->best, out);
-    ds_buf_printf(out, "  %-34s ", "estimate of the found deployment");
-    ds_print_ps((int64_t)(p->best_estimate_us * 1e6), out);
-    ds_buf_printf(out, ", %+.2f %%\n",
-                  100 * (p->best_estimate_us / ((double)p->best.step_ps * 1e-6) - 1));
-    if (p->check.n > 0)
-        ds_buf_printf(out,
-                      "  %u lea%s of the tree simulated whole: %u exact, %u within 1 %%, median "
-                      "error %.1f %%, worst %.1f %%\n",
-                      p->check.n, p->check.n == 1 ? "f" : "ves", p->check.n_exact, p->check.n_near,
-                      100 * p->check.median, 100 * p->check.worst);
-    ds_buf_put(out, "\n  base groups  devices  way  operations\n");
+    if (rival != DS_TAG_N_BASELINES)
+        ds_buf_printf(out, "  a factor is against %s, the fastest that fits\n", name_of(p, rival));
+    ds_buf_printf(out,
+                  "  the text of the found deployment%s takes the same\n\n"
+                  "  base groups  devices  way  operations\n",
+                  p->n_checked ? ", and of one leaf in 256," : "");
     print_runs(p, out);
 }
 
@@ -120,32 +127,25 @@ static void put_devices(const ds_tag_model *model, const ds_tag_action *action, 
 }
 
 void ds_tag_plan_put_json(const ds_tag_plan *p, ds_json *json) {
-    uint32_t n;
-    const ds_tag_action *actions = ds_tag_fast_actions(p->fast, &n);
+    ds_tag_baseline_id rival = ds_tag_plan_rival(p);
     ds_json_key_int(json, "operations", p->model->problem.graph.n_ops);
     ds_json_key_int(json, "groups", p->model->problem.graph.n_groups);
-    ds_json_key_int(json, "actions", n);
+    ds_json_key_int(json, "actions", p->choices->n);
     ds_json_key_int(json, "playouts", (int64_t)p->n_playouts);
-    ds_json_key_int(json, "estimates", (int64_t)p->n_estimates);
     ds_json_key_int(json, "simulations", (int64_t)p->n_simulated);
-    put_simulated("data_parallel", &p->base, json);
-    put_simulated("best_subset", &p->subset, json);
+    ds_json_key_int(json, "leaves_checked", p->n_checked);
+    for (uint32_t i = 0; i < DS_TAG_N_BASELINES; i++) put_simulated(keys[i], &p->baseline[i], json);
     put_simulated("found", &p->best, json);
-    ds_json_key_double(json, "estimate_us", p->best_estimate_us);
-    ds_json_key(json, "leaves_checked");
-    ds_json_begin_object(json);
-    ds_json_key_int(json, "n", p->check.n);
-    ds_json_key_int(json, "exact", p->check.n_exact);
-    ds_json_key_int(json, "within_1_percent", p->check.n_near);
-    ds_json_key_double(json, "median_error", p->check.median);
-    ds_json_key_double(json, "worst_error", p->check.worst);
-    ds_json_end_object(json);
+    if (rival != DS_TAG_N_BASELINES) {
+        ds_json_key_string(json, "best_baseline", keys[rival]);
+        ds_json_key_double(json, "times_as_fast", speed_of(p, &p->best));
+    }
     ds_json_key(json, "deployment");
     ds_json_begin_array(json);
     for (uint32_t b = 0, end; b < p->model->n_base; b = end) {
         end = end_of_run(p, b);
         ds_json_begin_object(json);
-        put_devices(p->model, &actions[action_of(p, b)], json);
+        put_devices(p->model, &p->choices->action[action_of(p, b)], json);
         ds_json_key(json, "operations");
         ds_json_begin_array(json);
         for (uint32_t i = b; i < end; i++) ds_json_string(json, p->model->base[i].name);

@@ -11,11 +11,10 @@
 typedef struct writer {
     ds_unit *unit;
     const ds_tag_model *model;
-    const ds_tag_action *action;
-    const ds_tag_fast *fast;
-    const uint32_t *choice; /* [group] */
+    const ds_tag_choices *choices;
+    const ds_tag_action *action; /* of the choices */
+    const uint32_t *choice;      /* [group] */
     uint32_t n_actions, home;
-    ds_buf *meshes;
     DS_VEC(const char *) declared;
 } writer;
 
@@ -46,53 +45,53 @@ static void put_name(const writer *w, const ds_tag_action *a, ds_buf *name) {
     if (a->way == DS_TAG_COLUMNS) ds_buf_put(name, "_columns");
 }
 
-static bool is_declared(const writer *w, const char *name) {
-    for (uint32_t i = 0; i < w->declared.n; i++)
-        if (w->declared.at[i] == name) return true;
-    return false;
-}
-
 /* All devices, those of the action first. */
-static void put_order(const writer *w, uint64_t gpus, const char *name) {
+static void put_order(const writer *w, uint64_t gpus, ds_buf *out) {
     uint32_t n = n_devices(w);
-    ds_buf_printf(w->meshes, "mesh @%s = [dp = %u] on @%s", name, n, w->model->topology);
-    ds_buf_put(w->meshes, " order (");
+    ds_buf_put(out, " order (");
     for (uint32_t turn = 0, put = 0; turn < 2; turn++)
         for (uint32_t g = 0; g < n; g++)
             if ((gpus >> g & 1) != turn)
-                ds_buf_printf(w->meshes, "%s%u", put++ ? ", " : "", w->model->device[g]);
-    ds_buf_put(w->meshes, ")\n");
+                ds_buf_printf(out, "%s%u", put++ ? ", " : "", w->model->device[g]);
+    ds_buf_putc(out, ')');
 }
 
-/* The mesh of an action's devices, with one axis. */
+/* The name of the mesh of an action's devices, which has one axis. */
 static const char *mesh_of(writer *w, uint32_t number, bool columns) {
     ds_tag_action a = w->action[number];
-    uint32_t n = (uint32_t)__builtin_popcountll(a.gpus), first = (uint32_t)__builtin_ctzll(a.gpus);
     ds_buf text = {0};
     if (!columns) a.way = DS_TAG_ALL_REDUCE;
     put_name(w, &a, &text);
-    const char *name = intern(w, text.text), *base = intern(w, "every_device");
-    if (!is_declared(w, name)) {
-        bool is_run = a.gpus >> first == (n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1);
-        if (!is_run) {
-            ds_buf_put(&text, "_first");
-            base = intern(w, text.text);
-            first = 0;
-        }
-        if (!is_declared(w, base)) {
-            if (is_run)
-                ds_buf_printf(w->meshes, "mesh @%s = [dp = %u] on @%s\n", base, n_devices(w),
-                              w->model->topology);
-            else
-                put_order(w, a.gpus, base);
-            DS_PUSH(&w->unit->arena, &w->declared, base);
-        }
-        ds_buf_printf(w->meshes, "mesh @%s = pick %u..%u of @%s [%s = %u]\n", name, first,
-                      first + n, base, columns ? "tp" : "dp", n);
-        DS_PUSH(&w->unit->arena, &w->declared, name);
-    }
+    const char *name = intern(w, text.text);
     ds_buf_deinit(&text);
     return name;
+}
+
+static bool declare(writer *w, const char *name) {
+    for (uint32_t i = 0; i < w->declared.n; i++)
+        if (w->declared.at[i] == name) return false;
+    DS_PUSH(&w->unit->arena, &w->declared, name);
+    return true;
+}
+
+/* Picked of all devices, or of all devices in an order. */
+static void put_mesh(writer *w, uint32_t number, bool columns, ds_buf *out) {
+    uint64_t gpus = w->action[number].gpus;
+    uint32_t n = (uint32_t)__builtin_popcountll(gpus), first = (uint32_t)__builtin_ctzll(gpus);
+    const char *name = mesh_of(w, number, columns), *base = intern(w, "every_device");
+    bool is_run = gpus >> first == (n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1);
+    if (!declare(w, name)) return;
+    if (!is_run) {
+        base = intern(w, ds_arena_join(&w->unit->arena, name, "_first"));
+        first = 0;
+    }
+    if (declare(w, base)) {
+        ds_buf_printf(out, "mesh @%s = [dp = %u] on @%s", base, n_devices(w), w->model->topology);
+        if (!is_run) put_order(w, gpus, out);
+        ds_buf_putc(out, '\n');
+    }
+    ds_buf_printf(out, "mesh @%s = pick %u..%u of @%s [%s = %u]\n", name, first, first + n, base,
+                  columns ? "tp" : "dp", n);
 }
 
 /* ---- the strategy ---- */
@@ -145,8 +144,16 @@ static void set_strategy(writer *w) {
     ds_scenario_set(unit, "", "mesh", mesh);
 }
 
+/* A pattern matches all names that it ends. */
+static const char *pattern_of(writer *w, uint32_t base) {
+    const ds_tag_base *b = &w->model->base[base];
+    if (!b->ends_another) return intern(w, b->name);
+    const char *model = ds_scenario_model(w->unit)->name;
+    return intern(w, ds_arena_printf(&w->unit->arena, "%s.%s", model, b->name));
+}
+
 static bool is_override(const writer *w, uint32_t base, uint32_t action) {
-    return action_of(w, base) == action && ds_tag_fast_columns(w->fast, base, action);
+    return action_of(w, base) == action && ds_tag_choices_columns(w->choices, base, action);
 }
 
 static void put_group(writer *w, uint32_t a, uint32_t number) {
@@ -162,7 +169,7 @@ static void put_group(writer *w, uint32_t a, uint32_t number) {
     group.ops = DS_NEW_N(arena, const char *, w->model->n_base + 1);
     for (uint32_t b = 0; b < w->model->n_base; b++)
         if (action_of(w, b) == a && !is_override(w, b, a))
-            group.ops[group.n_ops++] = w->model->base[b].name;
+            group.ops[group.n_ops++] = pattern_of(w, b);
     if (group.n_ops > 0) ds_group_put(w->unit, &group);
 }
 
@@ -174,7 +181,7 @@ static void put_overrides(writer *w) {
         uint32_t a = action_of(w, b);
         if (!is_override(w, b, a)) continue;
         ds_attr *attr = &ops.items[ops.n_items++];
-        *attr = (ds_attr){.name = intern(w, w->model->base[b].name),
+        *attr = (ds_attr){.name = pattern_of(w, b),
                           .quoted_name = true,
                           .kind = DS_ATTR_PLACE,
                           .is_override = true,
@@ -188,21 +195,44 @@ static void put_overrides(writer *w) {
     if (ops.n_items > 0) ds_scenario_set(unit, "strategy", "ops", ops);
 }
 
-void ds_tag_write(ds_unit *unit, const ds_tag_model *model, const ds_tag_fast *fast,
-                  const uint32_t *choice, ds_buf *text) {
-    ds_buf meshes = {0};
-    writer w = {.unit = unit, .model = model, .fast = fast, .choice = choice, .meshes = &meshes};
-    w.action = ds_tag_fast_actions(fast, &w.n_actions);
-    w.home = find_home(&w);
+static uint32_t n_used(const writer *w, uint32_t action) {
+    uint32_t used = 0;
+    for (uint32_t b = 0; b < w->model->n_base; b++) used += action_of(w, b) == action;
+    return used;
+}
+
+static writer make_writer(ds_unit *unit, const ds_tag_choices *choices, const uint32_t *choice) {
+    writer w = {.unit = unit, .model = choices->model, .choices = choices, .choice = choice};
+    w.action = choices->action;
+    w.n_actions = choices->n;
+    if (choice) w.home = find_home(&w);
+    return w;
+}
+
+void ds_tag_put(ds_unit *unit, const ds_tag_choices *choices, const uint32_t *choice) {
+    writer w = make_writer(unit, choices, choice);
     set_strategy(&w);
     put_overrides(&w);
     for (uint32_t a = 0, n = 0; a < w.n_actions; a++) {
-        uint32_t used = 0;
-        for (uint32_t b = 0; b < model->n_base; b++) used += action_of(&w, b) == a;
-        if (used > 0 && (a != w.home || used < model->n_base)) put_group(&w, a, n++);
+        uint32_t used = n_used(&w, a);
+        if (used > 0 && (a != w.home || used < w.model->n_base)) put_group(&w, a, n++);
     }
-    ds_print_module(unit->modules.at[0], text);
-    ds_buf_putc(text, '\n');
-    ds_buf_put(text, meshes.text ? meshes.text : "");
-    ds_buf_deinit(&meshes);
+}
+
+static void put_meshes_of(writer *w, uint32_t action, ds_buf *text) {
+    bool columns = w->action[action].way == DS_TAG_COLUMNS;
+    for (uint32_t c = 0; c <= columns; c++) {
+        const char *name = mesh_of(w, action, c);
+        put_mesh(w, action, c, text);
+        if (w->choice) continue;
+        ds_op_group group = {.name = name, .ops = &w->model->base[0].name, .n_ops = 1, .on = name};
+        ds_group_put(w->unit, &group);
+    }
+}
+
+void ds_tag_put_meshes(ds_unit *unit, const ds_tag_choices *choices, const uint32_t *choice,
+                       ds_buf *text) {
+    writer w = make_writer(unit, choices, choice);
+    for (uint32_t a = 0; a < w.n_actions; a++)
+        if (!choice || a == w.home || n_used(&w, a)) put_meshes_of(&w, a, text);
 }

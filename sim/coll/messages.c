@@ -154,6 +154,7 @@ ds_status ds_coll__tree_messages(ds_coll_builder *b, const ds_tree *t) {
     }
     uint32_t chunks = b->request->chunks ? (uint32_t)b->request->chunks : DS_MESSAGE_CHUNKS;
     if (chunks > t->bytes) chunks = t->bytes ? (uint32_t)t->bytes : 1;
+    if (t->n == 2 && !(t->up && t->down)) chunks = 1; /* nobody passes a chunk on */
     for (uint32_t c = 0; c < chunks; c++) {
         int64_t bytes = ds_coll__part(t->bytes, c, chunks);
         if (t->up) DS_TRY(chunk_up(b, t, order, bytes, up, last_up));

@@ -34,7 +34,8 @@ typedef struct ds_message_graph {
     uint32_t *edges; /* targets */
 } ds_message_graph;
 
-/* Chunks into which pipelines cut where the request says nothing (0). */
+/* Chunks into which pipelines cut where the request says nothing (0); nothing is cut where no member
+ * passes a chunk on. */
 #define DS_MESSAGE_CHUNKS 256
 
 /* The messages of the named algorithm. The same errors as ds_coll_phases, and DS_ERR_LIMIT beyond

@@ -17,8 +17,8 @@
  *   collectives       a sequence of collectives, given by who asks.
  *
  * Alone, each takes as long as its messages (rehearse.c) with as many chunks as these are cut into
- * (256 where the request says nothing), up to 2^16 messages; beyond, as long as slices of the
- * schedule (reshard.c).
+ * (256 where the request says nothing; one of a chain of one hop), up to 2^16 messages; beyond, as
+ * long as slices of the schedule (reshard.c).
  *
  * Who sends, and what goes first (`balance`):
  *

@@ -12,6 +12,7 @@
 #include "sim/plan/comm.h"
 
 #include "sim/coll/coll.h"
+#include "sim/coll/reshard.h"
 #include "sim/topo/symmetry.h"
 
 #include <stdlib.h>
@@ -153,9 +154,27 @@ static uint64_t ground_key(ds_builder *b, const ds_group *g) {
     return ds_hash_mix(cost_key(b, g, g->congruent->hash), ds_plan__graph(b));
 }
 
+/* A reshard is looked at once for the devices where it is. */
+static ds_status cost_reshard(ds_builder *b, ds_plan__group_coster *cost, ds_group *g,
+                              ds_error *err) {
+    const ds_coll_request *q = g->request;
+    ds_plan_ground *ground = b->options->ground;
+    uint64_t place = ds_hash_bytes(q->devices, q->n * sizeof *q->devices);
+    uint64_t key = ds_hash_mix(cost_key(b, g, place), q->reshard->hash);
+    key = ds_hash_mix(ds_hash_mix(key, q->single_route), ds_plan__graph(b));
+    if (ds_ground__find(ground, key, &b->plan->arena, g)) return DS_OK;
+    DS_TRY(cost(b, g, err));
+    ds_ground__keep(ground, key, g);
+    return DS_OK;
+}
+
 ds_status ds_plan__cost_once(ds_builder *b, ds_plan__group_coster *cost, ds_group *g,
                              ds_error *err) {
-    if (keeps_place(g->request)) return g->period ? ds_plan__refuse_turn(b) : cost(b, g, err);
+    if (keeps_place(g->request)) {
+        if (g->period) return ds_plan__refuse_turn(b);
+        bool is_kept = b->options->ground && g->request->reshard && !g->request->shard_bytes;
+        return is_kept ? cost_reshard(b, cost, g, err) : cost(b, g, err);
+    }
     ds_congruent *place = find_place(b, g->request);
     g->congruent = place;
     DS_TRY(find_turn(b, place, g->period));

@@ -62,19 +62,20 @@ static uint64_t members_of(ds_group *g) {
     return g->members;
 }
 
-/* Equal for groups that do the same with the same members, whatever their bytes; 0: there may be
- * none like it. */
+/* Equal for groups that do the same with the same members, whatever their bytes, but of a reshard;
+ * 0: there may be none like it. */
 static uint64_t kind_of(ds_builder *b, ds_group *g) {
-    if (g->request->shard_bytes || g->request->reshard) return 0;
+    const ds_reshard *reshard = g->request->reshard;
+    if (g->request->shard_bytes) return 0;
     if (!g->kind) g->kind = ds_hash_mix(doing_of(b, g), members_of(g)) | 1;
-    return g->kind;
+    return reshard ? ds_hash_mix(g->kind, reshard->hash) | 1 : g->kind;
 }
 
 /* The same for groups that do the same at one canonical place. */
 static uint64_t kind_in_place(ds_builder *b, ds_group *g) {
     const ds_coll_request *q = g->request;
     if (!g->congruent) return kind_of(b, g);
-    if (q->shard_bytes || q->reshard) return 0;
+    if (q->shard_bytes) return 0;
     return ds_hash_mix(doing_of(b, g), ds_plan__place_hash(g->congruent)) | 1;
 }
 

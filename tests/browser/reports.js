@@ -305,7 +305,7 @@ async function searches(page) {
   const {html, json} = run("tag", file, "-I", "scenarios", "--method", "tag", "--playouts", "16", "--groups", "6", "--simulations", "1");
   await page.open(html);
   await clean(page, "deployment");
-  assert.deepEqual((await tableOf(page, "times")).map(r => Number(r[1])), [json.data_parallel, json.best_subset, json.found].map(r => r.step_time_ps ?? 0), "deployment: steps");
+  assert.deepEqual((await tableOf(page, "times")).map(r => Number(r[1])), [json.data_parallel, json.shares, json.best_subset, json.found].map(r => r.step_time_ps ?? 0), "deployment: steps");
   assert.deepEqual(await tableOf(page, "deployment"), json.deployment.flatMap(r => r.operations.map(o => [o, r.devices, r.way])), "deployment: operations");
   const machines = await page.eval(() => { const [head, ...body] = [...document.querySelectorAll("#deployment table")][0].rows; return body.map(r => [...r.cells].slice(1, -1).map((c, i) => c.textContent && `${head.cells[i + 1].textContent} x ${c.textContent}`).filter(t => t).sort()); });
   assert.deepEqual(machines, json.deployment.map(r => r.devices.split(", ").sort()), "deployment: devices");

@@ -101,8 +101,8 @@ static const cli_option option_rows[] = {
      .most = 1000},
     {CLI_U64, AT(tag.seed), "seed", 0, "N", .help = "tag: orders equal actions; default: 0"},
     {CLI_U32, AT(tag.n_whole), "simulations", 0, "N",
-     .help = "tag: whole simulations at most that look for improvements of the best deployment; "
-             "default: 60",
+     .help = "tag: simulations at most that look for improvements of the best deployment; default: "
+             "3000",
      .least = 0, .most = 1000000},
     {CLI_WORD, AT(tag.semantics), "semantics", 0, "distsim|tag",
      .help = "tag: whose rules a deployment is simulated by: distsim's own, or TAG's released "
@@ -426,7 +426,7 @@ static ds_status search_deployments(arguments *args, const cli_source *source, d
     const ds_profiles *profiles;
     if (!tag->n_playouts) tag->n_playouts = 2000;
     if (!tag->n_groups) tag->n_groups = 40;
-    if (tag->n_whole == UINT32_MAX) tag->n_whole = 60;
+    if (tag->n_whole == UINT32_MAX) tag->n_whole = 3000;
     if (!tag->semantics) tag->semantics = "distsim";
     tag->json = args->json;
     tag->output = args->output;

@@ -51,16 +51,14 @@ function deploymentPart(rows) {
 }
 
 function drawDeployment(s) {
-  const all = [["all devices with all_reduce", s.data_parallel], ["the best set of machines alone", s.best_subset], ["found", s.found]];
-  const base = s.data_parallel.step_time_ps, found = s.found.step_time_ps;
-  document.getElementById("answer").append(...(found ? [h("strong", {}, ps(found)), ` a step${base ? `, ${digits(base / found)} times as fast as all devices with all_reduce` : ""}${s.found.fits ? "" : "; it does not fit"}.`] : ["No deployment was found that runs."]));
+  const names = {data_parallel: "all devices with all_reduce", shares: "all devices, shares by time", best_subset: "the best set of machines alone"};
+  const all = [...Object.entries(names).map(([key, name]) => [name, s[key]]), ["found", s.found]], found = s.found.step_time_ps;
+  document.getElementById("answer").append(...(found ? [h("strong", {}, ps(found)), ` a step${s.best_baseline ? `, ${digits(s.times_as_fast)} times as fast as ${names[s.best_baseline]}` : ""}${s.found.fits ? "" : "; it does not fit"}.`] : ["No deployment was found that runs."]));
   part("times", "Simulated steps", h("p", {}, "Grey: the step does not fit in memory."),
     bars("step time", "deployment", all.filter(([, r]) => r.step_time_ps).map(([name, r]) => [name, r.step_time_ps, ps(r.step_time_ps), r.fits ? OKABE[name === "found" ? 0 : 1] : GREY])),
     tableBelow("times", "the deployments", [["deployment", r => r[0]], ["step_time_ps", r => r[1].step_time_ps, plain], ["peak_memory_bytes", r => r[1].peak_memory_bytes, plain], ["fits", r => String(r[1].fits ?? "none runs")]], all, true));
   deploymentPart(s.deployment);
-  const c = s.leaves_checked;
-  part("estimates", "How exact the estimates were", h("p", {}, `${s.playouts} playouts over ${s.groups} groups of ${s.operations} operations and ${s.actions} actions made ${s.estimates} estimates and ${s.simulations} whole simulations.` + (found ? ` The found step was estimated as ${ps(1e6 * s.estimate_us)}, ${percent(Math.abs(1e6 * s.estimate_us / found - 1))} off.` : "")),
-    c.n ? tableOf("leaves of the tree that were simulated whole", [["leaves", r => r.n, plain], ["exact", r => r.exact, plain], ["within 1 %", r => r.within_1_percent, plain], ["median error", r => r.median_error, percent], ["worst error", r => r.worst_error, percent]], [c]) : null);
+  part("search", "How it was found", h("p", {}, `${s.playouts} playouts over ${s.groups} groups of ${s.operations} operations and ${s.actions} actions, ${s.simulations} deployments simulated. The text of the found deployment${s.leaves_checked ? `, and of ${s.leaves_checked} others,` : ""} takes the same.`));
 }
 
 function drawSearch() {

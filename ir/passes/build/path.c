@@ -103,12 +103,30 @@ static bool match_loops(const parts *pattern, const parts *path, const ds_path_l
     return true;
 }
 
+static bool is_end(char c) {
+    return c == '.' || c == '/';
+}
+
+/* Plain characters at the end are the same: most patterns of a list end otherwise than the name. */
+static bool ends_alike(const char *pattern, const char *name) {
+    size_t p = strlen(pattern), n = strlen(name);
+    if (p && is_end(pattern[p - 1])) return true;
+    while (p && n) {
+        char a = pattern[--p], b = name[--n];
+        if (strchr("*?]", a) || b == ']' || (is_end(a) && p && is_end(pattern[p - 1]))) return true;
+        if (is_end(a) != is_end(b) || (!is_end(a) && a != b)) return false;
+    }
+    return true;
+}
+
 bool ds_path_match(const char *pattern, const char *func, const ds_path_loop *loops,
                    const char *name, const ds_path_loop **innermost) {
-    parts wanted = {0}, path = {0};
-    const ds_path_loop *kept[MAX_PARTS] = {0};
+    parts wanted, path;
+    const ds_path_loop *kept[MAX_PARTS];
     uint32_t n = 0;
+    wanted.n_names = wanted.n_loops = path.n_names = path.n_loops = 0;
     if (innermost) *innermost = NULL;
+    if (!ends_alike(pattern, name)) return false;
     split_path(pattern, &wanted);
     add_part(&path, func, strlen(func));
     for (const ds_path_loop *at = loops; at && n < MAX_PARTS; at = at->up) n++;
@@ -119,7 +137,8 @@ bool ds_path_match(const char *pattern, const char *func, const ds_path_loop *lo
             (part){.text = at->name, .n = strlen(at->name), .loop = true, .turn = at->turn};
     }
     /* Turns in the name belong to unrolled loops, which are outside of every kept loop. */
-    parts own = {0};
+    parts own;
+    own.n_names = own.n_loops = 0;
     split_path(name, &own);
     if (own.n_loops + path.n_loops > MAX_PARTS || own.n_names + 1 > MAX_PARTS) return false;
     memmove(path.loops + own.n_loops, path.loops, path.n_loops * sizeof *path.loops);

@@ -283,9 +283,18 @@ static ds_status give_shares(ds_sharder *s, ds_shard_group *g, ds_error *err) {
     return DS_OK;
 }
 
+/* Does the pattern end with the name of a backward op, as "fc1.dw" does? */
+static bool names_gradient(const char *pattern) {
+    size_t n = strlen(pattern);
+    while (n && !strchr("./", pattern[n - 1])) n--;
+    return ds_path_is_gradient(pattern + n);
+}
+
 static ds_status read_group(ds_sharder *s, const ds_attr *block, ds_shard_group *g, ds_error *err) {
     DS_TRY(ds_group_read(&s->step->binding, block, &g->said, err));
     const ds_op_group *said = &g->said;
+    g->names_gradient = DS_NEW_N(&s->unit->arena, bool, said->n_ops + 1);
+    for (uint32_t i = 0; i < said->n_ops; i++) g->names_gradient[i] = names_gradient(said->ops[i]);
     if (!ways[said->by].make)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, said->loc, "group \"%s\": by = %s: %s",
                             said->name, ds_group_way_word(said->by), ways[said->by].refused);
@@ -306,17 +315,10 @@ ds_status ds_shard__groups(ds_sharder *s, ds_error *err) {
 
 /* ---- operations of groups ---- */
 
-/* Does the pattern end with the name of a backward op, as "fc1.dw" does? */
-static bool names_gradient(const char *pattern) {
-    size_t n = strlen(pattern);
-    while (n && !strchr("./", pattern[n - 1])) n--;
-    return ds_path_is_gradient(pattern + n);
-}
-
 static bool is_in(const ds_shard_group *g, const char *func, const ds_path_loop *loops,
                   const char *name, bool backward) {
     for (uint32_t i = 0; i < g->said.n_ops; i++)
-        if (names_gradient(g->said.ops[i]) == backward &&
+        if (g->names_gradient[i] == backward &&
             ds_path_match(g->said.ops[i], func, loops, name, NULL))
             return true;
     return false;

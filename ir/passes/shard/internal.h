@@ -129,6 +129,7 @@ typedef struct ds_shard_lie {
 
 typedef struct ds_shard_group {
     ds_op_group said;
+    bool *names_gradient; /* [said.n_ops]: the pattern ends with the name of a backward op */
     uint8_t mesh;
     const char *base;   /* of a group with shares: the mesh of which its own is a view */
     ds_shard_lie *lies; /* one for all ops, or one for each device */

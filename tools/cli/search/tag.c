@@ -36,9 +36,7 @@ static ds_status search_distsim(const cli_search_tag *o, const ds_pase_source *s
                                    .n_playouts = o->n_playouts,
                                    .seed = o->seed,
                                    .n_workers = o->n_workers,
-                                   .n_best = 16,
-                                   .n_whole = o->n_whole,
-                                   .within = 1.1};
+                                   .n_whole = o->n_whole};
     return ds_tag_plan_new(source, profiles, &options, plan, err);
 }
 
