@@ -80,19 +80,6 @@ ds_tag_tree_result ds_tag_tree_result_of(const ds_tag_tree *tree);
 /* The same without the bound and the number of nodes. O(1). */
 ds_tag_tree_result ds_tag_tree_best_of(const ds_tag_tree *tree);
 
-/* Local improvement of a deployment under TAG's rules: the action of one group changes, then of two
- * at once, the first change for the better holds; where none is left, the search starts anew near
- * the best, until the simulations are spent. action[n_groups] becomes the best one, *us its makespan
- * (INT64_MAX: none fits). Deterministic. */
-typedef struct ds_tag_improvement {
-    const ds_tag_problem *problem;
-    const ds_tag_action *actions;
-    uint32_t n_actions;
-    uint64_t n_simulations, seed;
-} ds_tag_improvement;
-void ds_tag_improve(const ds_tag_improvement *what, ds_tag_action *action, int64_t *us,
-                    uint64_t *n_simulations);
-
 /* Gathers the groups of a graph, which must stay whole (TAG: base groups), into at most `n_wanted`:
  * group_of[n_groups], numbered by falling time.
  *

@@ -1,4 +1,5 @@
 /* The tree search against enumeration and against PUCT's formula; gathering by hand. */
+#include "search/tag/branch.h"
 #include "search/tag/puct.h"
 #include "tests/support/cases.h"
 #include "tests/support/generate/random_tag.h"
@@ -9,29 +10,6 @@
 #include <string.h>
 
 enum { MOST_GROUPS = 2, ACTIONS = 21 };
-
-/* ---- instances: three machines with GPUs in pairs, 21 actions ---- */
-
-static const ds_tag_machine machines[] = {{0, 2, 0}, {1, 4, 0}, {1, 2, 0}};
-static const int64_t speeds[] = {8000, 2810, 2810, 2810, 3000, 2810, 2810, 2810, 3000};
-
-static void make_instance(random_tag *r, uint64_t seed, uint32_t n_groups) {
-    for (;; seed += 1000) { /* steps of 8 and more operations */
-        random_tag_make(r, seed, true);
-        if (r->problem.graph.n_ops >= 8 && r->problem.graph.n_ops <= 24) break;
-    }
-    memset(r->action, 0, sizeof r->action);
-    r->problem.quirks = DS_TAG_RELEASED;
-    r->problem.batch = 24;
-    r->problem.graph.n_groups = n_groups;
-    for (uint32_t i = 0; i < r->problem.graph.n_ops; i++)
-        r->op[i].group = i * n_groups / r->problem.graph.n_ops;
-    memcpy(r->machine, machines, sizeof machines);
-    for (uint32_t m = 0; m < 3; m++)
-        r->machine[m].memory_bytes = 60000000 + 20000000 * (int64_t)(seed % 7);
-    memcpy(r->mb_per_s, speeds, sizeof speeds);
-    r->problem.cluster.n_machines = 3;
-}
 
 static ds_tag_tree *search(const ds_tag_tree_options *options, uint64_t playouts) {
     ds_tag_tree *tree;
@@ -73,7 +51,7 @@ static int64_t least_makespan(const ds_tag_problem *p) {
 Test(tag_tree, finds_the_optimum) {
     static random_tag r;
     for (uint64_t seed = 0; seed < (FEW_CASES ? 4 : 20); seed++) {
-        make_instance(&r, seed, 2);
+        random_tag_instance(&r, seed, 2);
         ds_tag_tree_options options = {
             .problem = &r.problem, .n_leaves = 8, .n_workers = 1, .seed = seed};
         ds_tag_tree *tree = search(&options, UINT64_MAX);
@@ -87,44 +65,46 @@ Test(tag_tree, finds_the_optimum) {
     }
 }
 
-/* Four groups: a tree of 300 playouts, improved by 5,000 simulations, against the optimum that the
- * bound proves. */
+/* Four groups: a tree of 300 playouts and 20,000 steps of improvement against the optimum that branch
+ * and bound proves. DISTSIM_TAG_INSTANCES=200 takes as many, and shows each one. */
 Test(tag_tree, improvement_comes_near_the_optimum) {
     static random_tag r;
-    uint32_t n = FEW_CASES ? 2 : 10, near = 0;
+    const char *wanted = getenv("DISTSIM_TAG_INSTANCES");
+    uint32_t n = FEW_CASES ? 4 : 20, near = 0;
+    if (wanted) n = (uint32_t)strtoul(wanted, NULL, 10);
     for (uint64_t seed = 0; seed < n; seed++) {
         ds_arena arena = {0};
-        ds_tag_action *actions, best[4];
-        uint64_t n_simulations;
-        int64_t us;
-        make_instance(&r, seed, 4);
+        ds_tag_action *actions, best[4], optimal[4];
+        ds_tag_branched found, optimum;
+        random_tag_instance(&r, seed, 4);
         ds_tag_tree_options options = {
             .problem = &r.problem, .n_leaves = 8, .n_workers = 1, .seed = seed};
-        ds_tag_tree *whole = search(&options, UINT64_MAX), *part = search(&options, 300);
-        ds_tag_tree_result optimum = ds_tag_tree_result_of(whole);
-        ds_tag_improvement what = {.problem = &r.problem, .n_simulations = 5000, .seed = seed};
-        memcpy(best, ds_tag_tree_result_of(part).best, sizeof best);
+        ds_tag_tree *tree = search(&options, 300);
+        ds_tag_branching what = {.problem = &r.problem, .n_steps = 20000, .seed = seed};
+        memcpy(best, ds_tag_tree_result_of(tree).best, sizeof best);
+        memcpy(optimal, best, sizeof best);
         cr_assert_eq(ds_tag_actions(&r.problem, &arena, &actions, &what.n_actions, NULL), DS_OK);
         what.actions = actions;
-        ds_tag_improve(&what, best, &us, &n_simulations);
-        cr_expect_eq(optimum.lower_us, optimum.best_us);
-        cr_expect_leq(us, ds_tag_tree_result_of(part).best_us);
-        cr_expect_geq(us, optimum.best_us);
-        cr_expect_eq(us, makespan_of(&r.problem, best));
-        cr_expect_eq(n_simulations, 5000);
-        near += us <= optimum.best_us + optimum.best_us / 100;
-        ds_tag_tree_free(whole);
-        ds_tag_tree_free(part);
+        ds_tag_improve(&what, best, &found);
+        what.n_steps = UINT64_MAX;
+        ds_tag_prove(&what, optimal, NULL, &optimum);
+        cr_expect_eq(optimum.lower_us, optimum.us);
+        cr_expect_leq(found.us, ds_tag_tree_result_of(tree).best_us);
+        cr_expect_geq(found.us, optimum.us);
+        cr_expect_eq(found.us, makespan_of(&r.problem, best));
+        cr_expect_leq(found.n_simulations + found.n_bounds, 20000 + 21);
+        near += found.us <= optimum.us + optimum.us / 100;
+        ds_tag_tree_free(tree);
         ds_arena_deinit(&arena);
     }
-    cr_expect_geq(10 * near, 8 * n - 8, "%u of %u within 1 %%", near, n);
+    cr_expect_geq(100 * near, 95 * n, "%u of %u within 1 %%", near, n);
 }
 
 /* At any time the bound is no greater than the optimum, and never falls. */
 Test(tag_tree, bounds_the_optimum) {
     static random_tag r;
     for (uint64_t seed = 0; seed < (FEW_CASES ? 2 : 8); seed++) {
-        make_instance(&r, seed, 2);
+        random_tag_instance(&r, seed, 2);
         ds_tag_tree_options options = {
             .problem = &r.problem, .n_leaves = 4, .n_workers = 1, .seed = seed};
         int64_t least = least_makespan(&r.problem), before = 0;
@@ -185,7 +165,7 @@ Test(tag_tree, floors_by_hand) {
     static const double us[] = {11, 12, 11, 12};
     const ds_tag_op op[] = {{.result = DS_TAG_SAMPLES, .us = us},
                             {.result = DS_TAG_WHOLE, .us = us}};
-    make_instance(&r, 0, 1);
+    random_tag_instance(&r, 0, 1);
     r.problem.graph = (ds_tag_graph){2, 1, 2, 2, op, batch};
     const ds_tag_action actions[] = {
         {3, DS_TAG_SPLIT, NULL}, {3, DS_TAG_PS, NULL}, {255, DS_TAG_DUPLICATE, NULL}};
@@ -214,7 +194,7 @@ static void expect_equal(const ds_tag_tree *a, const ds_tag_tree *b, uint32_t n_
 
 Test(tag_tree, the_same_for_any_workers) {
     static random_tag r;
-    make_instance(&r, 3, 6);
+    random_tag_instance(&r, 3, 6);
     ds_tag_tree_options options = {
         .problem = &r.problem, .n_leaves = 8, .n_workers = 1, .seed = 7, .evaluate = NULL};
     ds_tag_tree *one = search(&options, 1000);
@@ -243,7 +223,7 @@ static ds_status half(const void *context, const ds_tag_action *action, ds_arena
  * root's. */
 Test(tag_tree, follows_the_formula) {
     static random_tag r;
-    make_instance(&r, 0, 1);
+    random_tag_instance(&r, 0, 1);
     ds_tag_tree_options options = {.problem = &r.problem,
                                    .n_leaves = 1,
                                    .n_workers = 1,
@@ -274,7 +254,7 @@ Test(tag_tree, follows_the_formula) {
 /* A round of 8 leaves has 8 different ones: virtual losses push descents apart. */
 Test(tag_tree, leaves_of_a_round_differ) {
     static random_tag r;
-    make_instance(&r, 0, 1);
+    random_tag_instance(&r, 0, 1);
     ds_tag_tree_options options = {.problem = &r.problem,
                                    .n_leaves = 8,
                                    .n_workers = 3,
@@ -301,7 +281,7 @@ static ds_status pair(const void *context, const ds_tag_action *action, ds_arena
  * loss leaves (0.5 - 1) / 2 < 0, so the second descent takes an action without visits. */
 Test(tag_tree, a_leaf_of_the_round_counts_as_a_loss) {
     static random_tag r;
-    make_instance(&r, 0, 1);
+    random_tag_instance(&r, 0, 1);
     ds_tag_tree_options options = {
         .problem = &r.problem, .n_leaves = 2, .n_workers = 1, .revisits = true, .evaluate = pair};
     ds_tag_tree *tree = search(&options, 1);
@@ -327,7 +307,7 @@ Test(tag_tree, errors) {
     static random_tag r;
     ds_tag_tree *tree;
     ds_error err;
-    make_instance(&r, 0, 1);
+    random_tag_instance(&r, 0, 1);
     ds_tag_tree_options options = {
         .problem = &r.problem, .n_leaves = 0, .n_workers = 1, .seed = 0, .evaluate = refuse};
     cr_expect_eq(ds_tag_tree_new(&options, &tree, &err), DS_ERR_VALUE);

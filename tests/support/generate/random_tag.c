@@ -79,3 +79,23 @@ void random_tag_make(random_tag *out, uint64_t seed, bool is_training) {
     for (uint32_t i = 0; i < p->graph.n_ops; i++) make_op(out, &rng, i, is_training);
     for (uint32_t g = 0; g < p->graph.n_groups; g++) make_action(out, &rng, g);
 }
+
+void random_tag_instance(random_tag *r, uint64_t seed, uint32_t n_groups) {
+    static const ds_tag_machine machines[] = {{0, 2, 0}, {1, 4, 0}, {1, 2, 0}};
+    static const int64_t speeds[] = {8000, 2810, 2810, 2810, 3000, 2810, 2810, 2810, 3000};
+    for (;; seed += 1000) { /* steps of 8 and more operations */
+        random_tag_make(r, seed, true);
+        if (r->problem.graph.n_ops >= 8 && r->problem.graph.n_ops <= 24) break;
+    }
+    memset(r->action, 0, sizeof r->action);
+    r->problem.quirks = DS_TAG_RELEASED;
+    r->problem.batch = 24;
+    r->problem.graph.n_groups = n_groups;
+    for (uint32_t i = 0; i < r->problem.graph.n_ops; i++)
+        r->op[i].group = i * n_groups / r->problem.graph.n_ops;
+    memcpy(r->machine, machines, sizeof machines);
+    for (uint32_t m = 0; m < 3; m++)
+        r->machine[m].memory_bytes = 60000000 + 20000000 * (int64_t)(seed % 7);
+    memcpy(r->mb_per_s, speeds, sizeof speeds);
+    r->problem.cluster.n_machines = 3;
+}

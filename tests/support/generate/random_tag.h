@@ -29,4 +29,8 @@ typedef struct random_tag {
  * operation reads an update, so that no chain of collectives contradicts the graph. */
 void random_tag_make(random_tag *out, uint64_t seed, bool is_training);
 
+/* A step of 8 to 24 operations in groups of about equal size, on three machines of two, four and two
+ * GPUs, two kinds: 21 actions under the released quirks. Memory is short in some. */
+void random_tag_instance(random_tag *out, uint64_t seed, uint32_t n_groups);
+
 #endif

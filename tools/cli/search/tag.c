@@ -4,6 +4,7 @@
 #include "ir/base/file.h"
 #include "ir/base/json.h"
 #include "ir/lang/lang.h"
+#include "search/tag/branch.h"
 #include "search/tag/plan.h"
 #include "search/tag/weights.h"
 #include "tools/cli/search/simulate.h"
@@ -102,19 +103,19 @@ static void print_tag(const ds_tag_model *m, const ds_tag_tree_result *r, ds_buf
     }
 }
 
-/* As many simulations again as playouts, from the tree's best. */
+/* Four steps for each playout, from the tree's best. */
 static ds_status improve_tree(const cli_search_tag *o, ds_tag_model *m, ds_tag_tree_result *r,
                               ds_error *err) {
     ds_tag_action *actions, *best = DS_NEW_N(&m->arena, ds_tag_action, m->n_base + 1);
-    ds_tag_improvement what = {
-        .problem = &m->problem, .n_simulations = o->n_playouts, .seed = o->seed};
-    uint64_t n;
+    ds_tag_branching what = {.problem = &m->problem, .n_steps = 4 * o->n_playouts, .seed = o->seed};
+    ds_tag_branched found;
     if (!r->best) return DS_OK;
     DS_TRY(ds_tag_actions(&m->problem, &m->arena, &actions, &what.n_actions, err));
     what.actions = actions;
     memcpy(best, r->best, m->problem.graph.n_groups * sizeof *best);
-    ds_tag_improve(&what, best, &r->best_us, &n);
+    ds_tag_improve(&what, best, &found);
     r->best = best;
+    r->best_us = found.us;
     return DS_OK;
 }
 
