@@ -75,11 +75,23 @@ static void find_reads(cutter *x) {
 
 /* ---- reshards between stages ---- */
 
-bool ds_pipe__crosses(const ds_func *func, const ds_op *op) {
+/* The first stage on whose mesh the type is; NONE: the type is on no stage's. */
+static uint32_t stage_of(const ds_model_step *step, const ds_type *type) {
+    for (uint32_t s = 0; step->stage_mesh && s < step->strategy.pp; s++)
+        if (step->stage_mesh[s] == type->on.name) return s;
+    return DS_PIPE_NONE;
+}
+
+bool ds_pipe__fits(const ds_model_step *step, const ds_type *type, uint32_t stage) {
+    uint32_t on = stage_of(step, type);
+    return on == DS_PIPE_NONE || ds_strategy_same_width(&step->strategy, on, stage);
+}
+
+bool ds_pipe__crosses(const ds_model_step *step, const ds_func *func, const ds_op *op) {
     if (op->code != DS_OP_RESHARD) return false;
-    const ds_place *from = &ds_value_at(func, op->in[0].value)->type->on;
-    const ds_place *to = &ds_value_at(func, op->out[0])->type->on;
-    return from->kind == DS_PLACE_MESH && to->kind == DS_PLACE_MESH && from->name != to->name;
+    uint32_t from = stage_of(step, ds_value_at(func, op->in[0].value)->type);
+    uint32_t to = stage_of(step, ds_value_at(func, op->out[0])->type);
+    return from != to && from != DS_PIPE_NONE && to != DS_PIPE_NONE;
 }
 
 /* Finds the reshards to stages of another width. Such a reshard of an input becomes the input
@@ -91,7 +103,7 @@ static void find_crossing(cutter *x) {
     for (uint32_t v = 0; v < x->func->values.n; v++) p->source[v] = v;
     for (uint32_t i = 0; i < p->n_ops; i++) {
         const ds_op *op = x->func->body.ops[i];
-        if (!x->c->step->stage_mesh || !ds_pipe__crosses(x->func, op)) continue;
+        if (!ds_pipe__crosses(x->c->step, x->func, op)) continue;
         uint32_t in = op->in[0].value.i, out = op->out[0].i;
         p->ops[i].crosses = true;
         if (p->arg[in] == DS_PIPE_NONE) {
@@ -145,57 +157,7 @@ static ds_status find_values(cutter *x, ds_error *err) {
     return DS_OK;
 }
 
-/* ---- ops on which only gradients of weights depend ---- */
-
-/* A loop whose carries do more than add up passes gradients on to earlier ops. */
-static bool is_chain(const cutter *x, const ds_op *op) {
-    if (op->code != DS_OP_FOR || ds_map_find(&x->seconds, DS_KEY(op))) return false;
-    for (uint32_t k = 0; k < op->n_args; k++)
-        if (!x->wgrad[op->out[k].i] || !ds_pipe__carry_adds(op, k)) return true;
-    return false;
-}
-
-/* Walks in reverse: all readers of an op come after the op. */
-static void find_wgrads(cutter *x) {
-    const ds_pipe_part *p = x->part;
-    const ds_step_weight *weights = x->c->step->weights.at;
-    uint32_t n = x->func->values.n;
-    bool *read = ds_xcalloc(n + 1, sizeof *read), *other = ds_xcalloc(n + 1, sizeof *other);
-    for (uint32_t v = 0; v < n; v++)
-        if (p->gradient[v] != DS_PIPE_NONE) {
-            x->goal[v] = weights[p->gradient[v]].chunk;
-            read[v] = true;
-        }
-    for (uint32_t i = p->n_ops; i-- > x->backward;) {
-        const ds_op *op = x->func->body.ops[i];
-        uint32_t goal = DS_PIPE_NONE;
-        bool is = false;
-        for (uint32_t k = 0; k < op->n_out; k++) {
-            uint32_t v = op->out[k].i;
-            x->wgrad[v] = read[v] && !other[v];
-            goal = later(goal, x->goal[v]);
-        }
-        for (uint32_t k = 0; k < op->n_out; k++) is = is || x->wgrad[op->out[k].i];
-        for (uint32_t k = 0; k < op->n_out; k++)
-            is = is && (x->wgrad[op->out[k].i] || !read[op->out[k].i]);
-        x->wgrad_op[i] = is = is && !is_chain(x, op);
-        for (uint32_t k = 0; k < p->ops[i].n_reads; k++) {
-            uint32_t v = p->ops[i].reads[k];
-            read[v] = true;
-            other[v] = other[v] || !is;
-            if (is) x->goal[v] = later(x->goal[v], goal);
-        }
-    }
-    free(read);
-    free(other);
-}
-
-/* ---- chunks ---- */
-
-static uint32_t chunk_of_def(const cutter *x, uint32_t v) {
-    uint32_t def = x->part->def[v];
-    return def == DS_PIPE_NONE ? DS_PIPE_NONE : x->part->ops[def].chunk;
-}
+/* ---- chunks of weights ---- */
 
 /* The chunk of the weight or sum that a value is, or is made of; NONE for other values. */
 static uint32_t weight_chunk(const cutter *x, uint32_t v) {
@@ -219,6 +181,60 @@ static void note_like(cutter *x, uint32_t i) {
     for (uint32_t k = 0; k < x->part->ops[i].n_reads; k++)
         if (weight_chunk(x, x->part->ops[i].reads[k]) == DS_PIPE_NONE) chunk = DS_PIPE_NONE;
     for (uint32_t k = 0; k < op->n_out; k++) x->like[op->out[k].i] = chunk;
+}
+
+/* ---- ops on which only gradients of weights depend ---- */
+
+/* A loop whose carries do more than add up passes gradients on to earlier ops. */
+static bool is_chain(const cutter *x, const ds_op *op) {
+    if (op->code != DS_OP_FOR || ds_map_find(&x->seconds, DS_KEY(op))) return false;
+    for (uint32_t k = 0; k < op->n_args; k++)
+        if (!x->wgrad[op->out[k].i] || !ds_pipe__carry_adds(op, k)) return true;
+    return false;
+}
+
+/* Walks in reverse: all readers of an op come after the op. An operand leads to what its readers lead
+ * to, by way of the chunks of the weights that they read. */
+static void find_wgrads(cutter *x) {
+    const ds_pipe_part *p = x->part;
+    const ds_step_weight *weights = x->c->step->weights.at;
+    uint32_t n = x->func->values.n;
+    bool *read = ds_xcalloc(n + 1, sizeof *read), *other = ds_xcalloc(n + 1, sizeof *other);
+    for (uint32_t v = 0; v < n; v++)
+        if (p->gradient[v] != DS_PIPE_NONE) {
+            x->goal[v] = weights[p->gradient[v]].chunk;
+            read[v] = true;
+        }
+    for (uint32_t i = p->n_ops; i-- > x->backward;) {
+        const ds_op *op = x->func->body.ops[i];
+        uint32_t goal = DS_PIPE_NONE;
+        bool is = false;
+        for (uint32_t k = 0; k < op->n_out; k++) {
+            uint32_t v = op->out[k].i;
+            x->wgrad[v] = read[v] && !other[v];
+            goal = later(goal, x->goal[v]);
+        }
+        for (uint32_t k = 0; k < op->n_out; k++) is = is || x->wgrad[op->out[k].i];
+        for (uint32_t k = 0; k < op->n_out; k++)
+            is = is && (x->wgrad[op->out[k].i] || !read[op->out[k].i]);
+        x->wgrad_op[i] = is = is && !is_chain(x, op);
+        goal = later(goal, anchor_of(x, &p->ops[i]));
+        for (uint32_t k = 0; k < p->ops[i].n_reads; k++) {
+            uint32_t v = p->ops[i].reads[k];
+            read[v] = true;
+            other[v] = other[v] || !is;
+            if (is) x->goal[v] = later(x->goal[v], goal);
+        }
+    }
+    free(read);
+    free(other);
+}
+
+/* ---- chunks ---- */
+
+static uint32_t chunk_of_def(const cutter *x, uint32_t v) {
+    uint32_t def = x->part->def[v];
+    return def == DS_PIPE_NONE ? DS_PIPE_NONE : x->part->ops[def].chunk;
 }
 
 static uint32_t forward_chunk(const cutter *x, const ds_pipe_op *op) {
@@ -247,18 +263,19 @@ static uint32_t backward_chunk(const cutter *x, uint32_t i) {
     return earlier(chunk, forward);
 }
 
-/* Is the op on a mesh that is as wide as the chunk's stage? */
 static bool fits_stage(const cutter *x, const ds_op *op, uint32_t chunk) {
     const ds_model_step *step = x->c->step;
-    const char *mesh = ds_value_at(x->func, op->out[0])->type->on.name;
-    uint32_t on = 0, of = step->schedule.stage[chunk];
-    while (on < step->strategy.pp && step->stage_mesh[on] != mesh) on++;
-    return on < step->strategy.pp && ds_strategy_same_width(&step->strategy, on, of);
+    return ds_pipe__fits(step, ds_value_at(x->func, op->out[0])->type, step->schedule.stage[chunk]);
+}
+
+static bool is_on_stage(const cutter *x, ds_value v) {
+    return stage_of(x->c->step, ds_value_at(x->func, v)->type) != DS_PIPE_NONE;
 }
 
 /* The chunk of an op that only changes a value's layout, where stages differ in width: the wanted
  * chunk if its stage is as wide as the op's mesh, else the chunk of the value. If the value came
- * from another stage, the op's readers decide later: NONE. */
+ * from another stage or from a group's devices, the op's readers decide later: NONE. A value goes to a
+ * group's devices from its own stage. */
 static uint32_t move_chunk(const cutter *x, uint32_t i, uint32_t wanted) {
     const ds_pipe_part *p = x->part;
     const ds_op *op = x->func->body.ops[i];
@@ -272,8 +289,11 @@ static uint32_t move_chunk(const cutter *x, uint32_t i, uint32_t wanted) {
             return DS_PIPE_NONE;
         chunk = later(chunk, p->ops[def].chunk);
     }
-    bool fits = chunk == DS_PIPE_NONE || (wanted != DS_PIPE_NONE && fits_stage(x, op, wanted));
-    return fits ? wanted : chunk;
+    if (chunk == DS_PIPE_NONE) return wanted;
+    bool from = is_on_stage(x, op->in[0].value), to = is_on_stage(x, op->out[0]);
+    if (from && !to) return chunk;
+    if (wanted != DS_PIPE_NONE && fits_stage(x, op, wanted)) return wanted;
+    return from ? chunk : DS_PIPE_NONE;
 }
 
 static void find_chunks(cutter *x) {
@@ -286,7 +306,6 @@ static void find_chunks(cutter *x) {
         }
         op->phase = forward ? DS_PIPE_F : x->split && x->wgrad_op[i] ? DS_PIPE_W : DS_PIPE_B;
         op->chunk = move_chunk(x, i, forward ? forward_chunk(x, op) : backward_chunk(x, i));
-        note_like(x, i);
     }
 }
 
@@ -318,6 +337,24 @@ static uint32_t chunk_of_readers(const cutter *x, uint32_t i, uint32_t a, uint32
                                                     other */
 }
 
+/* In the backward pass an op without an anchor, such as the gather of a forward value, goes to the latest
+ * chunk that reads the op. Walks in reverse. */
+static void place_before_readers(cutter *x) {
+    const ds_pipe_part *p = x->part;
+    uint32_t *latest = none(arena_of(x), x->func->values.n);
+    for (uint32_t i = p->n_ops; i-- > x->backward;) {
+        ds_pipe_op *op = &p->ops[i];
+        const ds_op *def = x->func->body.ops[i];
+        uint32_t chunk = op->chunk;
+        if (op->crosses || chunk >= x->c->n_chunks) continue;
+        for (uint32_t k = 0; k < def->n_out && anchor_of(x, op) == DS_PIPE_NONE; k++)
+            chunk = later(chunk, latest[def->out[k].i]);
+        if (!x->c->step->stage_mesh || fits_stage(x, def, chunk)) op->chunk = chunk;
+        for (uint32_t k = 0; k < op->n_reads; k++)
+            latest[op->reads[k]] = later(latest[op->reads[k]], op->chunk);
+    }
+}
+
 /* An op that reads inputs alone belongs to its readers' chunk. With readers in several chunks the
  * op has no chunk and is made in each. Where stages differ in width, the op would differ from stage
  * to stage: one chunk makes the value and sends it. A value without readers is a result, of chunk
@@ -344,6 +381,7 @@ static void place_free(cutter *x) {
             *at = chunk_of_readers(x, i, *at, mine, several);
         }
     }
+    place_before_readers(x);
 }
 
 /* Moves ops from W to B if B or another chunk reads them. Walks in reverse, as readers come after
@@ -517,6 +555,7 @@ static ds_status cutter_init(cutter *x, const ds_func *func, ds_error *err) {
     memset(x->like, 0xff, (func->values.n + 1) * sizeof *x->like);
     DS_TRY(find_values(x, err));
     find_reads(x);
+    for (uint32_t i = 0; i < x->part->n_ops; i++) note_like(x, i);
     find_wgrads(x);
     return DS_OK;
 }

@@ -41,7 +41,7 @@ static const ds_type *type_on(const ds_pipe *p, uint32_t number, uint32_t stage)
             uint32_t arg = part->arg[out.i];
             const ds_type *there = ds_value_at(part->func, out)->type;
             if (arg != DS_PIPE_NONE && part->args[arg].kind == DS_PIPE_INPUT &&
-                part->args[arg].index == number && ds_pipe__as_wide(p, there, stage))
+                part->args[arg].index == number && ds_pipe__fits(p->step, there, stage))
                 return there;
         }
     }

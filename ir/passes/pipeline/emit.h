@@ -68,8 +68,6 @@ uint32_t ds_pipe__weight_of(const ds_pipe *p, ds_value v);
 ds_place ds_pipe__on(const ds_pipe *p, uint32_t stage);
 /* Is the type on another mesh than the stages', an override's or a group's? Such values stay there. */
 bool ds_pipe__is_apart(const ds_pipe *p, const ds_type *type);
-/* Is the type's mesh as wide as the stage's? For stages of several widths. */
-bool ds_pipe__as_wide(const ds_pipe *p, const ds_type *type, uint32_t stage);
 /* Sends a value to another stage. `as`: NULL, or a type on a stage as wide as `to`, to which the
  * value is resharded. */
 ds_status ds_pipe__bring(ds_pipe *p, ds_value value, uint32_t to, const ds_type *as,

@@ -28,12 +28,6 @@ bool ds_pipe__is_apart(const ds_pipe *p, const ds_type *type) {
     return !own;
 }
 
-bool ds_pipe__as_wide(const ds_pipe *p, const ds_type *type, uint32_t stage) {
-    uint32_t on = 0;
-    while (on < p->n_stages && p->step->stage_mesh[on] != type->on.name) on++;
-    return on < p->n_stages && ds_strategy_same_width(&p->step->strategy, on, stage);
-}
-
 /* ---- which ops ---- */
 
 static bool is_of(const ds_pipe_op *op, char kind, uint32_t chunk) {

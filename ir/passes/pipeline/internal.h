@@ -80,8 +80,10 @@ ds_status ds_pipe__cut(const ds_pipe_context *c, const ds_func *func, bool split
 ds_func *ds_pipe__split(ds_unit *unit, const ds_func *func, uint32_t from, const bool *is_wgrad,
                         ds_map *seconds);
 
-/* Does the op of `func` move a value to another mesh? */
-bool ds_pipe__crosses(const ds_func *func, const ds_op *op);
+/* Is the type on a mesh as wide as the stage's? A mesh that is no stage's (a group's) goes with all. */
+bool ds_pipe__fits(const ds_model_step *step, const ds_type *type, uint32_t stage);
+/* Does the op of `func` move a value to a stage of another width? */
+bool ds_pipe__crosses(const ds_model_step *step, const ds_func *func, const ds_op *op);
 
 /* Does only the addition that makes the next value read carry k of the loop? */
 bool ds_pipe__carry_adds(const ds_op *loop, uint32_t k);

@@ -101,6 +101,7 @@ static ds_attr *walk_attrs(walk *w, ds_attr *list, uint32_t n) {
 static void put_type(walk *w, const ds_type *type) {
     put(w, type ? (uint64_t)type->dtype << 16 | type->rank << 1 | type->host : UINT64_MAX);
     put(w, type ? DS_KEY(type->on.name) : 0);
+    for (uint32_t i = 0; type && i < type->on.n_coords; i++) put(w, type->on.coords[i].at.i);
     for (uint32_t d = 0; type && d < type->rank; d++) {
         const ds_dim *dim = &type->dims[d];
         put(w, (uint64_t)dim->size.i << 32 | dim->n_splits);

@@ -268,7 +268,7 @@ static bool fits_stage(const tail *t, const ds_op *op, uint32_t chunk) {
     const ds_pipe *p = t->p;
     if (!p->step->stage_mesh || !op->n_out) return true;
     const ds_type *type = ds_value_at(p->old, op->out[0])->type;
-    return ds_pipe__as_wide(p, type, ds_pipe__stage(p, chunk, 0));
+    return ds_pipe__fits(p->step, type, ds_pipe__stage(p, chunk, 0));
 }
 
 /* Copies the factor by which a chunk's gradients are scaled: one all_reduce across stages adds up
@@ -315,7 +315,7 @@ static ds_status copy_ops(tail *t) {
     const ds_block *body = &p->old->body;
     for (uint32_t i = p->tail; i + 1 < body->n_ops; i++) {
         const ds_op *op = body->ops[i];
-        bool once, crosses = p->step->stage_mesh && ds_pipe__crosses(p->old, op);
+        bool once, crosses = ds_pipe__crosses(p->step, p->old, op);
         if (op->n_out && t->tied[op->out[0].i].group != DS_PIPE_NONE) continue; /* summed */
         uint32_t chunk = settle(t, op, &once);
         if (op->code == DS_OP_CLIP_FACTOR && op->n_in > 1) {
