@@ -582,11 +582,6 @@ static ds_status check_widths_alone(const ds_binding *binding, const ds_strategy
     if (s->offload)
         return refuse(binding, "offload", "offload is for stages that are equally wide (dp and tp)",
                       err);
-    if (ds_strategy_places(s))
-        return refuse(binding, s->ops ? "ops" : "stage_dp",
-                      "with stages of several widths single ops follow their stage: leave `ops` "
-                      "and groups out, or give all stages the same dp and tp",
-                      err);
     return DS_OK;
 }
 

@@ -170,6 +170,12 @@ bool ds_path_is_gradient(const char *end) {
     return end[0] == 'd' && end[1] && strspn(end + 1, "0123456789") == strlen(end + 1);
 }
 
+bool ds_path_names_gradient(const char *pattern) {
+    size_t n = strlen(pattern);
+    while (n && !strchr("./", pattern[n - 1])) n--;
+    return ds_path_is_gradient(pattern + n);
+}
+
 const char *ds_path_loop_name(const ds_func *func, const ds_op *loop) {
     const char *name = name_attr(func, loop);
     return name ? name : loop->index;

@@ -34,6 +34,8 @@ bool ds_path_match(const char *pattern, const char *func, const ds_path_loop *lo
 const char *ds_path_op_name(const ds_func *func, const ds_op *op);
 /* Is this the last part of a backward op's name: "dx", "dw", "d2" of an operand by number? */
 bool ds_path_is_gradient(const char *end);
+/* Does the pattern end with such a name, as "fc1.dw" does? */
+bool ds_path_names_gradient(const char *pattern);
 /* The name of a loop: `name`, else its index. */
 const char *ds_path_loop_name(const ds_func *func, const ds_op *loop);
 

@@ -344,7 +344,6 @@ static const ds_layout *common_server(const chooser *c) {
 
 static void stay_on(ds_layout *layout, const ds_layout *server) {
     if (server) layout->server = server->server;
-    if (server) layout->server_axis = server->server_axis;
 }
 
 static void set_choice(const chooser *c, ds_shard_choice *choice) {
@@ -563,20 +562,18 @@ static void batch_axes(const chooser *c, ds_logical_axis *out) {
 static ds_status refuse_batch(const chooser *c, const ds_shard_lie *lie, uint32_t f,
                               ds_error *err) {
     const ds_shard_mesh *mesh = &c->s->meshes.at[c->mesh];
-    bool shares = mesh->shares && c->in_shares;
+    bool shares = mesh->shares && c->in_shares, unit = strcmp(c->rule.names[f], "u") == 0;
+    const char *why = ds_arena_printf(&c->s->unit->arena,
+                                      ": the sum of their shares, %lld without common divisors, "
+                                      "does not divide it",
+                                      (long long)mesh->shares_sum);
     return ds_error_set(
-        err, DS_ERR_SHARDING, lie->loc,
-        "group \"%s\": %s %s: the factor %s of the batch, of size %lld, cannot be split over the "
-        "%u "
-        "devices of @%s%s",
-        lie->who, ds_op_name(c->op->code), ds_path_op_name(c->s->f.from, c->op), c->rule.names[f],
-        (long long)c->size[f], ds_shard__n_devices(c->s, c->mesh), mesh->name,
-        shares
-            ? ds_arena_printf(&c->s->unit->arena,
-                              ": the sum of their shares, %lld without common divisors, does not "
-                              "divide it",
-                              (long long)mesh->shares_sum)
-            : "");
+        err, DS_ERR_SHARDING, shares && lie->group->shares ? lie->group->shares_loc : lie->loc,
+        "group \"%s\": %s %s: %s of size %lld cannot be split over the %u devices of @%s%s",
+        lie->who, ds_op_name(c->op->code), ds_path_op_name(c->s->f.from, c->op),
+        unit ? "the factor of groups of statistics," : "a batch", (long long)c->size[f],
+        ds_shard__n_devices(c->s, c->mesh), lie->group->on ? lie->group->on : mesh->name,
+        shares ? why : "");
 }
 
 /* Splits the batch of an op in a group over the group's devices. A factor that the rule keeps whole
@@ -641,14 +638,14 @@ ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_shard_lie *l
                            ds_shard_choice *choice, ds_error *err) {
     chooser c;
     chooser_init(&c, s, op, NULL);
-    c.mesh = lie->mesh;
+    c.mesh = ds_shard__is_view(s, lie->mesh) ? lie->mesh : s->here;
     look_at_operands(&c);
     DS_TRY(look_at_results(&c, err));
     DS_TRY(get_rule(&c, err));
     find_sizes(&c);
     if (!exact) DS_TRY(ds_shard__rename(s, op, &c.rule, err));
-    if (s->wants_batch && !lie->even)
-        c.in_shares = ds_shard__batch_factors(s->f.places, op, &c.rule);
+    bool even = lie->group && lie->group->on && !lie->group->shares;
+    if (s->wants_batch && !even) c.in_shares = ds_shard__batch_factors(s->f.places, op, &c.rule);
     for (uint32_t i = 0; i < lie->n_factors; i++) {
         const ds_attr *item = &lie->factors[i];
         uint32_t f = 0;

@@ -267,14 +267,14 @@ static const ds_shard_lie *served(const ds_sharder *s, uint32_t weight) {
 
 static void put_server(const ds_sharder *s, const ds_shard_lie *lie, uint32_t weight,
                        ds_layout *layout) {
-    int64_t n = ds_shard__axis_size(s, lie->mesh, lie->server_axis);
-    layout->server = (uint16_t)(1 + weight % n);
-    layout->server_axis = lie->server_axis;
+    layout->server = (uint16_t)(1 + weight % ds_shard__n_devices(s, lie->mesh));
 }
 
 void ds_shard__update_at(const ds_sharder *s, uint32_t weight, ds_layout *layout) {
     const ds_shard_lie *lie = served(s, weight);
-    if (lie && lie->server_updates && lie->mesh == layout->mesh) put_server(s, lie, weight, layout);
+    bool split = ds_shard__dim_of(layout, 0) >= 0; /* the device of a part has its states */
+    if (lie && !lie->group->sends_sums && lie->mesh == layout->mesh && !split)
+        put_server(s, lie, weight, layout);
 }
 
 /* Pushes a gradient to its server; pulls the sum if all replicas update. */
@@ -286,7 +286,7 @@ static ds_status push(ds_sharder *s, const ds_shard_lie *lie, ds_value old, ds_u
     ds_layout whole = sum;
     put_server(s, lie, (uint32_t)*weight - 1, &sum);
     DS_TRY(ds_shard__move(s, grad, &sum, &grad, err));
-    if (!lie->server_updates) DS_TRY(ds_shard__move(s, grad, &whole, &grad, err));
+    if (lie->group->sends_sums) DS_TRY(ds_shard__move(s, grad, &whole, &grad, err));
     s->f.to[old.i] = grad;
     return DS_OK;
 }
@@ -296,7 +296,7 @@ static const ds_shard_lie *server_of(const ds_sharder *s, ds_value old, const ds
     const uint64_t *weight = ds_map_find(&s->f.gradients, old.i);
     bool whole = weight && *weight && *weight <= s->step->weights.n;
     const ds_shard_lie *lie = whole ? served(s, (uint32_t)*weight - 1) : NULL;
-    return lie && lie->mesh == now->mesh && now->sum >> lie->server_axis & 1 ? lie : NULL;
+    return lie && lie->mesh == now->mesh && now->sum & 1 ? lie : NULL;
 }
 
 ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_error *err) {

@@ -115,62 +115,84 @@ ds_status ds_shard__find_batch(ds_sharder *s, ds_shard_places *p, ds_error *err)
     return status;
 }
 
+/* ---- the devices of a group ---- */
+
+static bool has_shares(const ds_shard_mesh *mesh, const int64_t *shares, uint32_t n) {
+    bool same = !mesh->shares == !shares;
+    return same && (!shares || memcmp(mesh->shares, shares, n * sizeof *shares) == 0);
+}
+
+/* Makes the group's mesh a view of its devices with one axis and these shares (NULL: equal parts), the
+ * same for all groups that have the devices and the shares. */
+static ds_status flatten(ds_sharder *s, ds_shard_group *g, const int64_t *shares, int64_t sum,
+                         ds_error *err) {
+    const char *base = s->meshes.at[g->mesh].name;
+    uint32_t n = ds_shard__n_devices(s, g->mesh);
+    for (uint32_t i = 0; i < s->n_groups; i++) {
+        const ds_shard_group *other = &s->groups[i];
+        bool same = other->base == base && has_shares(&s->meshes.at[other->mesh], shares, n);
+        if (same) g->mesh = other->mesh;
+        if (same) return DS_OK;
+    }
+    if (s->meshes.n == UINT8_MAX)
+        return ds_error_set(err, DS_ERR_LIMIT, g->said.loc, "more than %d meshes", UINT8_MAX);
+    ds_shard_mesh mesh = {.axes = {{ds_intern(&s->unit->strings, "dp"), n}},
+                          .n_axes = 1,
+                          .shares = shares,
+                          .shares_sum = sum,
+                          .apart = s->meshes.at[g->mesh].apart};
+    const char *end = shares ? "_shares" : "_servers";
+    ds_mesh *made =
+        ds_shard__new_mesh(s, ds_arena_join(&s->unit->arena, base, end), DS_MESH_VIEW, base);
+    ds_shard__declare_axes(s, mesh.axes, 1);
+    ds_shard__set_axes(s, made, mesh.axes, 1);
+    mesh.name = made->name;
+    g->base = base;
+    g->mesh = (uint8_t)s->meshes.n;
+    DS_PUSH(&s->unit->arena, &s->meshes, mesh);
+    return DS_OK;
+}
+
 /* ---- the ways ---- */
 
 static ds_shard_lie *add_lie(ds_shard_group *g, uint8_t mesh) {
     ds_shard_lie *lie = &g->lies[g->n_lies++];
-    *lie = (ds_shard_lie){.who = g->said.name, .loc = g->said.loc, .mesh = mesh, .is_group = true};
+    *lie = (ds_shard_lie){.who = g->said.name, .loc = g->said.loc, .mesh = mesh, .group = &g->said};
     return lie;
 }
 
-/* Each device of the group has a part of the batch. */
-static ds_status make_replicas(ds_sharder *s, ds_shard_group *g, ds_error *err) {
+/* One lie for all: each device computes all, or its part of the batch. */
+static ds_status make_one(ds_sharder *s, ds_shard_group *g, ds_error *err) {
     (void)err;
     g->lies = DS_NEW(&s->unit->arena, ds_shard_lie);
-    ds_shard_lie *lie = add_lie(g, g->mesh);
-    lie->by_batch = s->wants_batch = true;
-    lie->even = g->said.on && !g->said.shares;
+    add_lie(g, g->mesh)->by_batch = g->said.by != DS_GROUP_DUPLICATE;
+    s->wants_batch |= g->lies->by_batch;
     return DS_OK;
 }
 
-/* Replicas whose gradients meet on a server: one coordinate of the one axis. */
+/* Replicas whose gradients meet on a server, one device of the one axis. Of a strategy with ZeRO the
+ * group is a view: its states are on servers, and ZeRO has the others. */
 static ds_status make_served(ds_sharder *s, ds_shard_group *g, ds_error *err) {
-    const ds_shard_mesh *mesh = &s->meshes.at[g->mesh];
-    uint32_t axes = 0, axis = 0;
-    for (uint32_t a = 0; a < mesh->n_axes; a++)
-        if (mesh->axes[a].size > 1) axes++, axis = a;
-    const ds_strategy *st = &s->step->strategy;
-    if (st->zero || st->pp > 1)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, g->said.loc, "group \"%s\": by = ps: %s",
-                            g->said.name,
-                            st->zero ? "servers keep the states, which zero shares out already"
-                                     : "servers are for steps without a pipeline: leave pp out");
-    if (axes > 1)
-        return ds_error_set(
-            err, DS_ERR_UNSUPPORTED, g->said.loc,
-            "group \"%s\": by = ps: @%s has %u axes of several devices; servers are "
-            "the devices of one axis",
-            g->said.name, mesh->name, axes);
-    DS_TRY(make_replicas(s, g, err));
-    g->lies[0].by_server = axes == 1;
-    s->has_servers |= axes == 1;
-    g->lies[0].server_updates = !g->said.sends_sums;
-    g->lies[0].server_axis = (uint8_t)axis;
-    return DS_OK;
-}
-
-/* Each device computes all. */
-static ds_status make_copies(ds_sharder *s, ds_shard_group *g, ds_error *err) {
-    (void)err;
-    g->lies = DS_NEW(&s->unit->arena, ds_shard_lie);
-    add_lie(g, g->mesh);
+    bool own = !ds_shard__is_view(s, g->mesh);
+    if (own && s->step->strategy.pp > 1)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, g->said.loc,
+                            "group \"%s\": by = ps beside a pipeline: stages have devices of their "
+                            "own, so say which devices are the servers: `on`",
+                            g->said.name);
+    if (s->meshes.at[g->mesh].n_axes > 1 || (own && s->step->strategy.zero))
+        DS_TRY(flatten(s, g, NULL, 0, err));
+    DS_TRY(make_one(s, g, err));
+    g->lies->by_server = ds_shard__n_devices(s, g->mesh) > 1;
+    s->has_servers |= g->lies->by_server;
     return DS_OK;
 }
 
 /* A lie for each device: a mesh of one device. */
 static ds_status make_owners(ds_sharder *s, ds_shard_group *g, ds_error *err) {
     const ds_shard_axis one = {ds_intern(&s->unit->strings, "dp"), 1};
-    uint32_t n = ds_shard__n_devices(s, g->mesh);
+    bool own = !ds_shard__is_view(s, g->mesh);
+    const char *base = own ? s->program_mesh : s->meshes.at[g->mesh].name;
+    uint32_t n = own ? s->n_devices : ds_shard__n_devices(s, g->mesh);
     if (s->meshes.n + n > UINT8_MAX)
         return ds_error_set(err, DS_ERR_LIMIT, g->said.loc,
                             "group \"%s\": by = split makes a mesh of each of %u devices; all "
@@ -179,7 +201,6 @@ static ds_status make_owners(ds_sharder *s, ds_shard_group *g, ds_error *err) {
     g->lies = DS_NEW_N(&s->unit->arena, ds_shard_lie, n);
     ds_shard__declare_axes(s, &one, 1);
     for (uint32_t i = 0; i < n; i++) {
-        const char *base = s->meshes.at[g->mesh].name;
         const char *name = ds_arena_printf(&s->unit->arena, "%s_%u", base, i);
         ds_mesh *made = ds_shard__new_mesh(s, name, DS_MESH_PICK, base);
         ds_shard__set_axes(s, made, &one, 1);
@@ -199,8 +220,8 @@ static const struct {
     bool owned;  /* each operation has a lie of its own: its owner's */
     bool shared; /* devices have parts of the batch */
 } ways[DS_N_GROUP_WAYS] = {
-    [DS_GROUP_ALL_REDUCE] = {.make = make_replicas, .shared = true},
-    [DS_GROUP_DUPLICATE] = {.make = make_copies},
+    [DS_GROUP_ALL_REDUCE] = {.make = make_one, .shared = true},
+    [DS_GROUP_DUPLICATE] = {.make = make_one},
     [DS_GROUP_SPLIT] = {.make = make_owners, .owned = true},
     [DS_GROUP_PS] = {.make = make_served, .shared = true},
     [DS_GROUP_SFB] = {.refused =
@@ -226,13 +247,6 @@ static ds_status read_shares(ds_sharder *s, const ds_shard_group *g, const int64
     return DS_OK;
 }
 
-static bool has_shares(const ds_shard_mesh *mesh, const int64_t *shares, uint32_t n) {
-    return mesh->shares && mesh->n_axes == 1 && mesh->axes[0].size == n &&
-           memcmp(mesh->shares, shares, n * sizeof *shares) == 0;
-}
-
-/* Shares belong to a mesh of one axis: a view of the group's devices, the same for all groups that
- * have the devices and the shares. */
 static ds_status give_shares(ds_sharder *s, ds_shard_group *g, ds_error *err) {
     const ds_op_group *said = &g->said;
     const int64_t *shares = NULL;
@@ -257,44 +271,15 @@ static ds_status give_shares(ds_sharder *s, ds_shard_group *g, ds_error *err) {
                             "group \"%s\": unequal parts of a batch (shares) and of states "
                             "(zero_uneven) cannot be told apart: leave one of them out",
                             said->name);
-    const char *base = s->meshes.at[g->mesh].name;
-    uint32_t n = said->n_shares;
-    for (uint32_t i = 0; i < s->n_groups; i++) {
-        const ds_shard_group *other = &s->groups[i];
-        bool same = other->base == base && has_shares(&s->meshes.at[other->mesh], shares, n);
-        if (same) g->mesh = other->mesh;
-        if (same) return DS_OK;
-    }
-    if (s->meshes.n == UINT8_MAX)
-        return ds_error_set(err, DS_ERR_LIMIT, said->loc, "more than %d meshes", UINT8_MAX);
-    ds_shard_mesh mesh = {.axes = {{ds_intern(&s->unit->strings, "dp"), n}},
-                          .n_axes = 1,
-                          .shares = shares,
-                          .shares_sum = sum,
-                          .apart = s->meshes.at[g->mesh].apart};
-    const char *name = ds_arena_printf(&s->unit->arena, "%s_shares", base);
-    ds_mesh *made = ds_shard__new_mesh(s, name, DS_MESH_VIEW, base);
-    ds_shard__declare_axes(s, mesh.axes, 1);
-    ds_shard__set_axes(s, made, mesh.axes, 1);
-    mesh.name = made->name;
-    g->base = base;
-    g->mesh = (uint8_t)s->meshes.n;
-    DS_PUSH(&s->unit->arena, &s->meshes, mesh);
-    return DS_OK;
-}
-
-/* Does the pattern end with the name of a backward op, as "fc1.dw" does? */
-static bool names_gradient(const char *pattern) {
-    size_t n = strlen(pattern);
-    while (n && !strchr("./", pattern[n - 1])) n--;
-    return ds_path_is_gradient(pattern + n);
+    return flatten(s, g, shares, sum, err);
 }
 
 static ds_status read_group(ds_sharder *s, const ds_attr *block, ds_shard_group *g, ds_error *err) {
     DS_TRY(ds_group_read(&s->step->binding, block, &g->said, err));
     const ds_op_group *said = &g->said;
     g->names_gradient = DS_NEW_N(&s->unit->arena, bool, said->n_ops + 1);
-    for (uint32_t i = 0; i < said->n_ops; i++) g->names_gradient[i] = names_gradient(said->ops[i]);
+    for (uint32_t i = 0; i < said->n_ops; i++)
+        g->names_gradient[i] = ds_path_names_gradient(said->ops[i]);
     if (!ways[said->by].make)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, said->loc, "group \"%s\": by = %s: %s",
                             said->name, ds_group_way_word(said->by), ways[said->by].refused);

@@ -64,10 +64,9 @@ typedef struct ds_layout {
     uint8_t axis[DS_MAX_RANK][DS_SHARD_AXES]; /* major → minor */
     uint8_t sum, max;                         /* bits: partial over these axes */
     uint8_t shares; /* bits of dims in the shares of the mesh (other dims evenly, or by ZeRO) */
-    /* 1 + the coordinate on server_axis at which alone the value is: on a parameter server; 0: at all
-     * of them. */
+    /* 1 + the device of a mesh of one axis on which alone the value is, a parameter server; 0: the
+     * value is on all devices. */
     uint16_t server;
-    uint8_t server_axis;
 } ds_layout;
 
 /* ---- logical axes ---- */
@@ -118,20 +117,17 @@ typedef struct ds_shard_lie {
     uint8_t mesh;
     const ds_attr *factors; /* n: x, k: [y, z] */
     uint32_t n_factors;
-    bool by_batch;       /* all axes of the mesh split the batch */
-    bool even;           /* in equal parts, although the mesh has shares */
-    bool by_server;      /* gradients are summed on one device */
-    bool server_updates; /* which then updates the weight */
-    uint8_t server_axis;
-    bool is_group;
-    bool used; /* of an override: an op matches */
+    const ds_op_group *group; /* NULL: an override's */
+    bool by_batch;            /* all axes of the mesh split the batch */
+    bool by_server;           /* gradients are summed on one device */
+    bool used;                /* of an override: an op matches */
 } ds_shard_lie;
 
 typedef struct ds_shard_group {
     ds_op_group said;
     bool *names_gradient; /* [said.n_ops]: the pattern ends with the name of a backward op */
     uint8_t mesh;
-    const char *base;   /* of a group with shares: the mesh of which its own is a view */
+    const char *base; /* the mesh of which the group's is a view with one axis; NULL: it is none */
     ds_shard_lie *lies; /* one for all ops, or one for each device */
     uint32_t n_lies;
     bool used;
@@ -207,6 +203,7 @@ typedef struct ds_sharder {
     uint32_t n_own;
     uint8_t here;             /* of the strategy's: on which ops are done now */
     const char *program_mesh; /* all devices */
+    uint32_t n_devices;       /* of it */
     uint8_t *mesh_of_chunk;   /* [chunks]; NULL where there is one width */
     ds_map chunk_of_op;       /* old op → chunk; with several widths */
     ds_logical_axis logical[DS_L_COUNT];

@@ -45,7 +45,7 @@ bool ds_shard__has_shares(const ds_sharder *s, uint8_t mesh, uint32_t axis) {
 
 bool ds_shard__same_layout(const ds_layout *a, const ds_layout *b) {
     if (a->mesh != b->mesh || a->rank != b->rank || a->sum != b->sum || a->max != b->max ||
-        a->server != b->server || (a->server && a->server_axis != b->server_axis))
+        a->server != b->server)
         return false;
     for (uint32_t d = 0; d < a->rank; d++)
         if (a->n[d] != b->n[d] || memcmp(a->axis[d], b->axis[d], a->n[d]) != 0 ||
@@ -90,10 +90,7 @@ static uint8_t axis_of(const ds_sharder *s, uint8_t mesh, const char *name) {
 ds_layout ds_shard__layout(const ds_sharder *s, const ds_type *type) {
     ds_layout layout = ds_shard__whole(s, type->rank);
     layout.mesh = mesh_of(s, &type->on);
-    if (type->on.n_coords) {
-        layout.server_axis = axis_of(s, layout.mesh, type->on.coords[0].axis);
-        layout.server = (uint16_t)(1 + ds_shard__size(s, type->on.coords[0].at));
-    }
+    if (type->on.n_coords) layout.server = (uint16_t)(1 + ds_shard__size(s, type->on.coords[0].at));
     for (uint32_t d = 0; d < type->rank; d++)
         for (uint32_t i = 0; i < type->dims[d].n_splits; i++)
             layout.axis[d][layout.n[d]++] = axis_of(s, layout.mesh, type->dims[d].splits[i].axis);
@@ -183,8 +180,8 @@ ds_type *ds_shard__type(const ds_sharder *s, const ds_type *like, const ds_layou
     if (layout->server) {
         type->on.coords = DS_NEW(arena, ds_coord);
         type->on.n_coords = 1;
-        type->on.coords[0] = (ds_coord){mesh->axes[layout->server_axis].name,
-                                        ds_expr_int(&s->unit->exprs, layout->server - 1)};
+        type->on.coords[0] =
+            (ds_coord){mesh->axes[0].name, ds_expr_int(&s->unit->exprs, layout->server - 1)};
     }
     return type;
 }

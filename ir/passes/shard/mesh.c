@@ -184,6 +184,7 @@ ds_status ds_shard__world(ds_sharder *s, int64_t world, const ds_shard_axis *axe
         (*out)->pick_hi = ds_expr_int(&s->unit->exprs, world);
     }
     ds_shard__set_axes(s, *out, axes, n);
+    s->n_devices = (uint32_t)world;
     return DS_OK;
 }
 
@@ -249,7 +250,7 @@ static ds_status is_apart(const ds_sharder *s, const ds_mesh *mesh, const ds_sha
 
 ds_status ds_shard__axes_named(const ds_sharder *s, uint8_t mesh, const char *name, ds_loc loc,
                                ds_logical_axis *out, ds_error *err) {
-    if (mesh == 0) return ds_shard__physical(s, name, loc, out, err);
+    if (!ds_shard__is_view(s, mesh)) return ds_shard__physical(s, name, loc, out, err);
     *out = (ds_logical_axis){0};
     const ds_shard_mesh *m = &s->meshes.at[mesh];
     for (uint32_t a = 0; a < m->n_axes; a++)

@@ -6,8 +6,8 @@
  * that are still missing are cut out of each device's part, without communication. Each step
  * removes an axis from a wrong dim, so the list ends.
  *
- * A parameter server is one coordinate of an axis. A sum over the axis goes there by a reduce, and a
- * value comes back by a broadcast.
+ * A parameter server is one device of a mesh of one axis. A sum over the axis goes there by a reduce,
+ * and a value comes back by a broadcast.
  *
  * Prices are bytes that one device sends in a ring: an all_gather of parts of S bytes over n
  * (n−1)·S, a reduce_scatter of S (n−1)/n·S, an all_reduce twice that, an all_to_all (n−1)/n·S. */
@@ -127,16 +127,15 @@ static void unsplit(const ds_layout *to, ds_layout *now, steps *list) {
 /* A reduce to a server or a broadcast from one. */
 static void serve(ds_layout *now, ds_opcode code, const ds_layout *server, steps *list) {
     step *st = add_step(list, code, 0);
-    st->axes[st->n_axes++] = server->server_axis;
-    now->sum &= (uint8_t) ~(1u << server->server_axis);
+    st->axes[st->n_axes++] = 0;
+    now->sum &= (uint8_t)~1u;
     now->server = code == DS_OP_REDUCE ? server->server : 0;
-    now->server_axis = server->server_axis;
     st->after = *now;
 }
 
 static void plan(const ds_layout *from, const ds_layout *to, steps *list) {
     ds_layout now = *from, target = *to;
-    uint8_t pushed = to->server ? now.sum & (uint8_t)(1u << to->server_axis) : 0;
+    uint8_t pushed = to->server ? now.sum & 1u : 0;
     list->n = 0;
     target.sum |= pushed;
     if (from->mesh != to->mesh) { /* sum on the old mesh, then reshard once */

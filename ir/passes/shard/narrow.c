@@ -47,23 +47,12 @@ static ds_type *narrowed(narrower *x, ds_type *type) {
     return to;
 }
 
-static bool same_splits(const ds_type *a, const ds_type *b) {
-    bool same = a->on.name == b->on.name && a->n_partials == b->n_partials;
-    for (uint32_t d = 0; d < a->rank && same; d++) {
-        same = a->dims[d].n_splits == b->dims[d].n_splits;
-        for (uint32_t i = 0; same && i < a->dims[d].n_splits; i++)
-            same = a->dims[d].splits[i].axis == b->dims[d].splits[i].axis;
-    }
-    for (uint32_t i = 0; same && i < a->n_partials; i++)
-        same = a->partials[i].axis == b->partials[i].axis;
-    return same;
-}
-
 /* Drops an op that has nothing left to do: its results become its operands. */
 static bool drop(narrower *x, ds_op *op) {
     if (op->code == DS_OP_RESHARD) {
         const ds_type *from = ds_value_at(x->func, op->in[0].value)->type;
-        return same_splits(from, ds_value_at(x->func, op->out[0])->type);
+        const ds_type *to = ds_value_at(x->func, op->out[0])->type;
+        return ds_type_equal(&x->s->unit->exprs, from, to) == DS_YES;
     }
     if (!op->n_over || op->code == DS_OP_LOCAL) return false;
     const ds_place *on = &ds_value_at(x->func, op->in[0].value)->type->on;

@@ -184,7 +184,7 @@ static ds_status lay_followers(finder *f, const ds_op *op, ds_error *err) {
     const ds_shard_lie *lie = name ? override_of(f, name) : NULL;
     const ds_op *forward = lie ? NULL : forward_of(f->s, f->p, op, &end);
     const ds_shard_laid *laid = forward ? laid_of(f->p, forward) : NULL;
-    if (laid && laid->lie->is_group) lie = laid->lie;
+    if (laid && laid->lie->group) lie = laid->lie;
     if (lie) ds_shard__lay(f->s, f->p, op, lie, false);
     return DS_OK;
 }
@@ -300,7 +300,7 @@ ds_status ds_shard__home(ds_sharder *s, const char *arg, bool weight, ds_layout 
                          ds_error *err) {
     const uint64_t *known = s->f.places ? ds_map_find(&s->f.places->readers, DS_KEY(arg)) : NULL;
     const ds_shard_reader *reader = known ? (const ds_shard_reader *)(uintptr_t)*known : NULL;
-    *found = reader && (weight || reader->lie->is_group);
+    *found = reader && (weight || reader->lie->group);
     if (!*found) return DS_OK;
     ds_shard_choice choice = {0};
     const ds_func *from = s->f.from;

@@ -10,7 +10,7 @@
  * operand from a stage of another width comes by one reshard before the op: sums are made on the
  * old stage, and the operand keeps its layout. Nothing else crosses, so all reshards between stages
  * are ops of the function's own level, never of a loop's body. A constant is made again on each
- * stage. */
+ * stage. What lies on the devices of a group or an override stays there, whatever the stage is. */
 #include "ir/passes/pipeline/chunks.h"
 #include "ir/passes/shard/internal.h"
 
@@ -185,7 +185,8 @@ static void read_value(void *context, const ds_use *old) {
     r->status = ds_shard__read(s, &whole, &use, r->err);
     if (r->status != DS_OK) return;
     const ds_type *type = ds_shard__type_of(s, &use);
-    if (ds_shard__layout(s, type).mesh == s->here) return;
+    uint8_t mesh = ds_shard__layout(s, type).mesh;
+    if (mesh == s->here || ds_shard__is_view(s, mesh)) return;
     r->status = import(s, old->value, use, &made, r->err);
     if (r->status != DS_OK) return;
     DS_HPUSH(&s->f.stand_ins, ((ds_shard_stand_in){old->value, s->f.to[old->value.i]}));
@@ -197,6 +198,9 @@ ds_status ds_shard__enter(ds_sharder *s, const ds_op *op, ds_error *err) {
     const uint64_t *chunk = ds_map_find(&s->chunk_of_op, DS_KEY(op));
     if (op->code == DS_OP_CALL || op->code == DS_OP_RETURN) return DS_OK;
     s->here = chunk ? s->mesh_of_chunk[*chunk] : 0;
+    bool exact;
+    const ds_shard_lie *lie = ds_shard__lie(s, op, &exact);
+    if (lie && ds_shard__is_view(s, lie->mesh)) return DS_OK; /* the op brings its operands there */
     ds_pipe_uses(op, read_value, &r);
     return r.status;
 }

@@ -6,12 +6,14 @@
  * last, so they count once. Megatron-LM likewise leaves duplicates of tp out of the norm, but uses
  * one all_reduce over all of these groups (core/optimizer/clip_grads.py).
  *
- * Scalars of another mesh (an override's, a group's) are added up there, and one sum is moved. */
+ * Scalars of another mesh (an override's, a group's) are added up there, and one sum is moved; those on
+ * parameter servers on each server first. */
 #include "ir/passes/shard/internal.h"
 
 typedef struct kind {
     ds_use sum;
-    uint8_t over; /* bits: terms over these axes */
+    uint8_t over;    /* bits: terms over these axes */
+    uint16_t server; /* as in ds_layout */
 } kind;
 
 typedef struct totals {
@@ -19,15 +21,15 @@ typedef struct totals {
     uint32_t n;
 } totals;
 
-static uint8_t over_of(ds_sharder *s, const ds_use *use) {
-    return ds_shard__layout(s, ds_shard__type_of(s, use)).sum;
+static ds_layout layout_of(ds_sharder *s, ds_use use) {
+    return ds_shard__layout(s, ds_shard__type_of(s, &use));
 }
 
 static ds_status add_to_kind(ds_sharder *s, totals *t, ds_use use, const char *name,
                              ds_error *err) {
-    uint8_t over = over_of(s, &use);
+    const ds_layout now = layout_of(s, use);
     for (uint32_t i = 0; i < t->n; i++) {
-        if (t->at[i].over != over) continue;
+        if (t->at[i].over != now.sum || t->at[i].server != now.server) continue;
         ds_op *op = ds_build_op(&s->f.b, DS_OP_ADD);
         ds_build_in(&s->f.b, op, t->at[i].sum);
         ds_build_in(&s->f.b, op, use);
@@ -36,7 +38,7 @@ static ds_status add_to_kind(ds_sharder *s, totals *t, ds_use use, const char *n
         t->at[i].sum = ds_use_of(op->out[0]);
         return DS_OK;
     }
-    t->at[t->n++] = (kind){use, over};
+    t->at[t->n++] = (kind){use, now.sum, now.server};
     return DS_OK;
 }
 
@@ -58,7 +60,7 @@ static uint8_t next_axes(totals *t) {
 
 static ds_status reduce(ds_sharder *s, ds_use use, uint8_t axes, const char *name, ds_use *out,
                         ds_error *err) {
-    const ds_shard_mesh *mesh = &s->meshes.at[ds_shard__layout(s, ds_shard__type_of(s, &use)).mesh];
+    const ds_shard_mesh *mesh = &s->meshes.at[layout_of(s, use).mesh];
     ds_op *op = ds_build_op(&s->f.b, DS_OP_ALL_REDUCE);
     op->over = DS_NEW_N(&s->unit->arena, const char *, DS_SHARD_AXES);
     for (uint32_t a = 0; a < mesh->n_axes; a++)
@@ -68,8 +70,27 @@ static ds_status reduce(ds_sharder *s, ds_use use, uint8_t axes, const char *nam
     return ds_shard__put(s, op, &(ds_shard_value){0}, err);
 }
 
+/* Brings the sums of servers to all devices of the mesh. */
+static ds_status leave_servers(ds_sharder *s, totals *t, const char *name, ds_error *err) {
+    for (uint32_t i = 0; i < t->n;) {
+        const kind served = t->at[i];
+        ds_layout to = layout_of(s, served.sum);
+        ds_use sum;
+        if (!served.server) {
+            i++;
+            continue;
+        }
+        to.server = 0;
+        DS_TRY(ds_shard__move(s, served.sum, &to, &sum, err));
+        t->at[i] = t->at[--t->n];
+        DS_TRY(add_to_kind(s, t, sum, name, err));
+    }
+    return DS_OK;
+}
+
 /* Brings the kinds of one mesh to one whole kind. */
 static ds_status join(ds_sharder *s, totals *t, const char *name, ds_error *err) {
+    DS_TRY(leave_servers(s, t, name, err));
     while (t->n > 1 || t->at[0].over) {
         uint8_t axes = next_axes(t);
         ds_use sum;
@@ -87,8 +108,7 @@ ds_status ds_shard__total(ds_sharder *s, const ds_op *old, const ds_use *in, con
     for (uint32_t m = 0; m < s->meshes.n; m++) {
         totals t = {DS_NEW_N(&s->unit->arena, kind, old->n_in), 0};
         for (uint32_t i = 0; i < old->n_in; i++)
-            if (ds_shard__layout(s, ds_shard__type_of(s, &in[i])).mesh == m)
-                DS_TRY(add_to_kind(s, &t, in[i], name, err));
+            if (layout_of(s, in[i]).mesh == m) DS_TRY(add_to_kind(s, &t, in[i], name, err));
         if (!t.n) continue;
         DS_TRY(join(s, &t, name, err));
         DS_TRY(ds_shard__move(s, t.at[0].sum, &whole, &t.at[0].sum, err));

@@ -1,5 +1,5 @@
 /* Groups of operations: where they lie, what is sent, what is refused. That the step stays the same
- * on random models: tests/ir/prove/test_property_groups.c. */
+ * on random models: tests/sim/run/test_property_groups.c. */
 #include "ir/lang/lang.h"
 #include "ir/strategy/group.h"
 #include "tests/support/prove.h"
@@ -147,22 +147,27 @@ Test(shard_groups, override_of_an_op_in_a_group) {
     free(p);
 }
 
-/* In a pipeline: on the devices of the operations' stages, or on others, to which nothing is sent but
- * by a reshard. */
+/* In a pipeline, of stages of one width or of several: on the devices of the operations' stages, or on
+ * others, to which nothing is sent but by a reshard. */
 Test(shard_groups, stages) {
     static const char *const groups[] = {
         "group \"g\" { ops = [\"a\", \"head.**\"], by = duplicate }",
         "group \"g\" { ops = [\"a\", \"head.**\"], on = @pair, shares = [1, 2] }",
-        "group \"g\" { ops = [\"**\"], on = @high, by = split }"};
-    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        "group \"g\" { ops = [\"**\"], on = @high, by = split }",
+        "group \"g\" { ops = [\"a\", \"head.**\"], on = @four, by = ps }",
+        "group \"g\" { ops = [\"t.dx\", \"head.fc.dx\"], by = duplicate }",
+        "group \"g\" { ops = [\"t.dx\", \"head.fc.dx\"], on = @pair, by = duplicate }"};
+    static const char *const stages[] = {
+        "pp = 2, dp = 2, tp = 1", "stage_dp = [2, 1], stage_tp = [1, 2]", "stage_dp = [1, 2]"};
+    for (size_t i = 0; i < 3 * sizeof groups / sizeof *groups; i++) {
         char text[4096], strategy[512];
         proof_options options = {.seed = 1, .settings = "batch=24", .texts = true, .ranks = true};
         proof p;
-        snprintf(strategy, sizeof strategy,
-                 "pp = 2, dp = 2, tp = 1, microbatches = 2, balance = flops\n%s", groups[i]);
-        write(text, sizeof text, ", clip_norm = 0.01", strategy);
+        snprintf(strategy, sizeof strategy, "%s, microbatches = 2, balance = flops\n%s",
+                 stages[i % 3], groups[i / 3]);
+        write(text, sizeof text, i % 3 ? "" : ", clip_norm = 0.01", strategy);
         prove(text, &options, &p);
-        cr_expect_eq(p.verdict, PROOF_EQUAL, "%s: %s: %s", groups[i], proof_verdict_name(p.verdict),
+        cr_expect_eq(p.verdict, PROOF_EQUAL, "%s: %s: %s", strategy, proof_verdict_name(p.verdict),
                      p.what);
     }
 }
@@ -252,8 +257,9 @@ Test(shard_groups, refusals) {
     refuse("group \"g\" { ops = [\"a\"] }\ngroup \"g\" { ops = [\"t\"] }", "'g'", "given twice");
     refuse("group \"g\" { ops = [\"a\"], on = @low, shares = [1, 2, 3] }", "3 numbers",
            "2 devices of @low");
-    refuse("group \"g\" { ops = [\"a\"], on = @low, shares = [1, 4] }", "their shares, 5",
-           "does not divide");
+    refuse("group \"g\" { ops = [\"a\"], on = @low, shares = [5, 2] }",
+           "\"g\": matmul a: a batch of size 12 cannot be split over the 2 devices of @low: ",
+           "their shares, 7 without common divisors, does not divide it");
     refuse("group \"g\" { ops = [\"a\"], on = @low, shares = [1, 0] }", "shares' is 0",
            "at least 1");
     refuse("group \"g\" { ops = [\"a\"], on = @low, shares = [1, 2], by = split }", "split",
@@ -270,8 +276,8 @@ Test(shard_groups, refusals) {
     refuse("pp = 2, microbatches = 4, balance = flops, schedule = \"dualpipe\"\n"
            "group \"g\" { ops = [\"a\"], on = @low, by = duplicate }",
            "dualpipe", "other meshes");
-    refuse("stage_dp = [1, 2], microbatches = 2\ngroup \"g\" { ops = [\"a\"] }", "groups",
-           "several widths");
+    refuse("pp = 2, microbatches = 2, balance = flops\ngroup \"g\" { ops = [\"a\"], by = ps }",
+           "\"g\": by = ps beside a pipeline", "`on`");
 }
 
 Test(shard_groups, batch_that_does_not_divide) {
@@ -281,8 +287,8 @@ Test(shard_groups, batch_that_does_not_divide) {
     write(text, sizeof text, "", "group \"g\" { ops = [\"t\"], on = @high }");
     prove(text, &options, &p);
     cr_expect_eq(p.verdict, PROOF_REFUSED);
-    cr_expect(strstr(p.what, "group \"g\": einsum t: the factor b of the batch, of size 10, cannot "
-                             "be split over the 4 devices of @high"),
+    cr_expect(strstr(p.what, "group \"g\": einsum t: a batch of size 10 cannot be split over the 4 "
+                             "devices of @high"),
               "%s", p.what);
 }
 

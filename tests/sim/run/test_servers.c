@@ -1,5 +1,5 @@
 /* Parameter servers: what the program sends, where the states are, how long a push and a pull take. That
- * the step stays the same: tests/ir/prove/test_property_groups.c. */
+ * the step stays the same: tests/sim/run/test_property_groups.c. */
 #include "ir/lang/lang.h"
 #include "tests/support/sim.h"
 
@@ -12,7 +12,7 @@
 enum { K = 2048, N = 1024 }; /* weights of 8,388,608 bytes in f32 */
 
 /* Two products; %w is weight 0 of the step, and %u weight 1. */
-static void run(sim_case *c, int n, const char *optimizer, const char *by) {
+static void run_with(sim_case *c, int n, const char *optimizer, const char *strategy) {
     char text[1024];
     snprintf(text, sizeof text,
              "dir 1\nparam batch = 32\n"
@@ -24,9 +24,15 @@ static void run(sim_case *c, int n, const char *optimizer, const char *by) {
              "  return %%z\n}\n"
              "scenario {\n  model = @net\n  on = @box\n  profile = ideal\n"
              "  train { loss = mse, optimizer = %s }\n"
-             "  strategy { dp = %d, group \"all\" { ops = [\"**\"], by = %s } }\n}\n",
-             n, n, K, K, K, N, K, N, optimizer, n, by);
+             "  strategy { %s }\n}\n",
+             n, n, K, K, K, N, K, N, optimizer, strategy);
     sim_run_text(c, text, NULL, false);
+}
+
+static void run(sim_case *c, int n, const char *optimizer, const char *by) {
+    char text[256];
+    snprintf(text, sizeof text, "dp = %d, group \"all\" { ops = [\"**\"], by = %s }", n, by);
+    run_with(c, n, optimizer, text);
 }
 
 static char *program_of(const sim_case *c) {
@@ -118,13 +124,31 @@ Test(servers, states_are_where_the_update_is) {
     }
 }
 
+/* With ZeRO the states of the group are on servers all the same; over two axes a server is one of all
+ * devices, %u's the second. */
+Test(servers, beside_zero_and_tensor_parallelism) {
+    sim_case c;
+    run_with(&c, 4, "adam", "dp = 2, tp = 2, zero = 2, group \"all\" { ops = [\"**\"], by = ps }");
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    char *p = program_of(&c);
+    expect_has(p, "mesh @m_servers = view @m [dp = 4]", true);
+    expect_has(p, "%w.m: f32[2048, 1024] on @m_servers{dp=0}", true);
+    expect_has(p, "%u.v: f32[2048, 1024] on @m_servers{dp=1}", true);
+    expect_has(p, "scatter", false);
+    free(p);
+    for (uint32_t d = 0; d < 4; d++)
+        cr_expect_eq(
+            c.result->mem.classes[c.result->plan->class_of[d]].most_by_category[DS_CAT_OPTIMIZER],
+            (d < 2) * 2 * K * N * 4);
+    sim_free(&c);
+}
+
 Test(servers, refused) {
     static const struct {
         const char *by, *message;
     } cases[] = {
         {"ps, ps_sends = sums }, group \"b\" { ops = [\"z\"]", "'ps_sends' cannot be sums"},
         {"sfb, ps_sends = weights", "ps_sends = weights: it is weights or gradients, with by = ps"},
-        {"ps }, zero = 1, group \"b\" { ops = [\"z\"]", "zero"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sim_case c;
