@@ -201,6 +201,8 @@ typedef struct ds_strategy {
     uint32_t n_recompute_ops;
     uint32_t recompute_modules;
     int64_t recompute_n, recompute_of; /* of recompute_layers: N, 1; 1, K; P as a fraction */
+    const bool
+        *sfb_idle; /* by group: a simulation found that by = sfb gains nothing; NULL: no sfb */
 } ds_strategy;
 
 /* Does the strategy place operations one by one (`ops`) or in groups? */

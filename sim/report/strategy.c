@@ -52,6 +52,8 @@ static void put_groups(const ds_model_step *step, ds_buf *out) {
         for (uint32_t k = 0; k < g.n_shares && k < 8; k++)
             ds_buf_printf(out, "%s%lld", k ? ":" : " ", (long long)g.shares[k]);
         if (g.n_shares > 8) ds_buf_put(out, ":...");
+        const bool *idle = step->strategy.sfb_idle;
+        if (idle && idle[i]) ds_buf_put(out, " (sfb gains nothing)");
     }
 }
 

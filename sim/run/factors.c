@@ -37,6 +37,7 @@ typedef struct finder {
     ds_arena *arena;
     const char *axis; /* of the replicas, interned; NULL: not known */
     const ds_group *ring;
+    DS_VEC(const char *) taken; /* patterns of backward operations that another group has */
     DS_VEC(vertex) vertices;
     DS_VEC(tensor) tensors;
     ds_map by_name, by_result;
@@ -81,6 +82,8 @@ static bool is_backward(const finder *f, uint32_t inst) {
     if (!dot || !ds_path_is_gradient(dot + 1) || strstr(name, ".cast.")) return false;
     const char *forward = ds_arena_strndup(f->arena, name, (size_t)(dot - name));
     const ds_path_loop *loops = loops_of(f, f->plan->insts.at[inst].scope);
+    for (uint32_t i = 0; i < f->taken.n; i++)
+        if (ds_path_match(f->taken.at[i], f->model, loops, name, NULL)) return false;
     for (uint32_t i = 0; i < f->group->n_ops; i++)
         if (ds_path_match(f->group->ops[i], f->model, loops, forward, NULL)) return true;
     return false;
@@ -322,6 +325,17 @@ static ds_status choose(finder *f, ds_factors *out, ds_error *err) {
     return DS_OK;
 }
 
+/* A group may name backward operations of the group's. */
+static void find_taken(finder *f, const ds_model_step *step) {
+    const ds_attr *groups = step->strategy.groups;
+    for (uint32_t i = 0; groups && i < groups->n_items; i++) {
+        ds_op_group other;
+        if (ds_group_read(&step->binding, &groups->items[i], &other, NULL) != DS_OK) continue;
+        for (uint32_t k = 0; k < other.n_ops; k++)
+            if (ds_path_names_gradient(other.ops[k])) DS_PUSH(f->arena, &f->taken, other.ops[k]);
+    }
+}
+
 ds_status ds_factors_choose(const ds_result *result, const ds_op_group *group, ds_arena *arena,
                             ds_factors *out, ds_error *err) {
     finder f = {.plan = result->plan,
@@ -329,6 +343,7 @@ ds_status ds_factors_choose(const ds_result *result, const ds_op_group *group, d
                 .model = ds_scenario_model(result->source->unit)->name,
                 .arena = arena};
     *out = (ds_factors){0};
+    find_taken(&f, result->step);
     ds_map_init(&f.by_name);
     ds_map_init(&f.by_result);
     ds_status status = choose(&f, out, err);
@@ -380,9 +395,10 @@ static bool is_better(const ds_result *a, const ds_result *b) {
     return a->run.step_ps < b->run.step_ps;
 }
 
-/* Simulates the step with the factors of the group; keeps the better scenario. A choice that a pass
- * cannot carry out (gradients of microbatches that lie unlike) is dropped. */
-static ds_status try_group(searcher *s, const ds_op_group *group, ds_error *err) {
+/* Simulates the step with the factors of the group; keeps the better scenario. *idle is true before; false
+ * after the scenario with the factors was kept. A choice that a pass cannot carry out (gradients of
+ * microbatches that lie unlike) is dropped. */
+static ds_status try_group(searcher *s, const ds_op_group *group, bool *idle, ds_error *err) {
     ds_scenario old = *ds_unit_scenario(s->source->unit);
     ds_factors factors;
     ds_result *result;
@@ -392,10 +408,10 @@ static ds_status try_group(searcher *s, const ds_op_group *group, ds_error *err)
     ds_status status = ds_simulate(s->source, s->profiles, s->options, &result, err);
     if (status == DS_ERR_UNSUPPORTED) ds_scenario_restore(s->source->unit, &old);
     if (status != DS_OK) return status == DS_ERR_UNSUPPORTED ? DS_OK : status;
-    bool better = is_better(result, s->best);
-    if (!better) ds_scenario_restore(s->source->unit, &old);
-    ds_result_free(better ? s->best : result);
-    if (better) s->best = result;
+    *idle = !is_better(result, s->best);
+    if (*idle) ds_scenario_restore(s->source->unit, &old);
+    ds_result_free(*idle ? result : s->best);
+    if (!*idle) s->best = result;
     return DS_OK;
 }
 
@@ -414,17 +430,21 @@ static ds_status check_name(searcher *s, const ds_op_group *group, ds_error *err
 static ds_status search(searcher *s, ds_error *err) {
     const ds_attr *blocks = ds_strategy_groups(s->source->unit);
     DS_VEC(ds_op_group) groups = {0};
+    bool *idle = DS_NEW_N(&s->source->unit->arena, bool, 2 * blocks->n_items);
     for (uint32_t i = 0; i < blocks->n_items; i++) {
         ds_op_group group;
         DS_TRY(ds_group_read(s->source, &blocks->items[i], &group, err));
-        if (group.by != DS_GROUP_SFB) continue;
+        idle[i] = group.by == DS_GROUP_SFB;
+        if (!idle[i]) continue;
         DS_TRY(check_name(s, &group, err));
         DS_PUSH(&s->arena, &groups, group);
         group.by = DS_GROUP_ALL_REDUCE;
         ds_group_put(s->source->unit, &group);
     }
     DS_TRY(ds_simulate(s->source, s->profiles, s->options, &s->best, err));
-    for (uint32_t i = 0; i < groups.n; i++) DS_TRY(try_group(s, &groups.at[i], err));
+    for (uint32_t i = 0, n = 0; i < blocks->n_items; i++)
+        if (idle[i]) DS_TRY(try_group(s, &groups.at[n++], &idle[i], err));
+    s->best->step->strategy.sfb_idle = idle;
     return DS_OK;
 }
 

@@ -1,11 +1,7 @@
 /* Sufficient factors of models: the problem that is read off a simulated step, by its formula, and steps
- * with the choice against steps without. */
-#include "ir/lang/lang.h"
+ * with the choice against steps without. That the step stays the same: test_property_groups.c. */
 #include "ir/strategy/scenario.h"
 #include "sim/run/factors.h"
-#include "tests/support/cases.h"
-#include "tests/support/generate/random_model.h"
-#include "tests/support/prove.h"
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>
@@ -151,53 +147,12 @@ Test(factors, the_group_and_its_cost) {
     cr_expect_eq(n, 5);
 }
 
-/* ---- proof ---- */
-
-/* Copies the text with `with` in place of the first `what`. */
-static void replace(ds_buf *text, const char *what, const char *with) {
-    ds_buf out = {0};
-    const char *at = strstr(text->text, what);
-    cr_assert_not_null(at, "%s", what);
-    ds_buf_printf(&out, "%.*s%s%s", (int)(at - text->text), text->text, with, at + strlen(what));
-    ds_buf_deinit(text);
-    *text = out;
-}
-
-/* A random model on two GPUs and slow links, with the choice written into its scenario. */
-static bool choose_factors(const random_model *m, ds_buf *out) {
-    ds_buf text = {0};
-    if (plan_world(&m->plan) != 2) return false;
-    random_model_print(m, &text);
-    replace(&text, "device gpu[2]", "device gpu[2] : \"A100-SXM4-80GB\"");
-    replace(&text, "100 GB/s, 1 us", "100 KB/s, 1 us");
-    replace(&text, "  strategy {\n", "  strategy {\n    " SFB "\n");
-    sim_case c;
-    sim_run_text(&c, text.text, NULL, false);
-    if (c.status == DS_OK) ds_print_module(c.unit->modules.at[0], out);
-    bool found = c.status == DS_OK && strstr(out->text, "all factors");
-    sim_free(&c);
-    ds_buf_deinit(&text);
-    return found;
-}
-
-Test(factors, random_models_stay_the_same) {
-    uint32_t equal = 0, wanted = FEW_CASES ? 20 : 100;
-    for (uint64_t seed = 0; equal < wanted && seed < 40 * wanted; seed++) {
-        random_model m = random_model_of(seed);
-        ds_buf text = {0};
-        proof found = {0};
-        m.plan.at[KNOB_TP] = m.plan.at[KNOB_CP] = m.plan.at[KNOB_EP] = m.plan.at[KNOB_PP] = 1;
-        m.plan.at[KNOB_SHARDS] = 1;
-        m.plan.at[KNOB_DP] = 2;
-        m.plan.uneven = m.plan.widths = 0;
-        m.size[SIZE_BATCH] = 2 * m.plan.at[KNOB_MICROBATCHES];
-        if (choose_factors(&m, &text)) {
-            prove(text.text, &(proof_options){.seed = seed + 1}, &found);
-            equal += found.verdict == PROOF_EQUAL;
-            cr_expect(found.verdict == PROOF_EQUAL || found.verdict == PROOF_UNDECIDED,
-                      "seed %llu: %s\n%s", (unsigned long long)seed, found.what, text.text);
-        }
-        ds_buf_deinit(&text);
-        if (found.verdict == PROOF_WRONG || found.verdict == PROOF_REFUSED) break;
-    }
+/* Another group has a backward operation: it is not chosen. */
+Test(factors, an_operation_of_another_group) {
+    uint32_t n;
+    step_ms("vgg19", "", 6,
+            "group \"all\" { ops = [\"head.fc?\"], by = sfb }\n"
+            "group \"own\" { ops = [\"head.fc2.dw\"], by = duplicate }",
+            &n);
+    cr_expect_eq(n, 2);
 }
