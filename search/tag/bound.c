@@ -193,6 +193,27 @@ static int64_t most_loaded(const paths *p) {
     return most;
 }
 
+/* ---- memory ---- */
+
+/* Results that no operation reads are there at the end: do they fit beside each other? */
+static bool may_fit(const paths *p) {
+    const ds_tag_tasks *t = p->t;
+    const ds_tag_graph *g = &t->problem->graph;
+    int64_t held[DS_TAG_MAX_GPUS] = {0};
+    bool *may_be_read = DS_NEW_N(t->arena, bool, g->n_ops);
+    for (uint32_t op = 0; op < g->n_ops; op++)
+        for (uint32_t k = 0; is_open(p, op) && k < g->op[op].n_parents; k++)
+            may_be_read[g->op[op].parent[k]] = true;
+    for (uint32_t i = 0; i < t->tensor.n; i++) {
+        const ds_tag_tensor *tensor = &t->tensor.at[i];
+        if (tensor->n_readers == 0 && !may_be_read[t->task.at[tensor->maker].op])
+            held[tensor->gpu] += tensor->bytes;
+    }
+    for (uint32_t gpu = 0; gpu < t->n_gpus; gpu++)
+        if (held[gpu] > t->problem->cluster.machine[t->machine_of[gpu]].memory_bytes) return false;
+    return true;
+}
+
 ds_status ds_tag_bound(const ds_tag_problem *problem, const ds_tag_action *action,
                        const int64_t *floors, ds_arena *arena, int64_t *bound_us, ds_error *err) {
     ds_tag_tasks tasks;
@@ -217,7 +238,7 @@ ds_status ds_tag_bound(const ds_tag_problem *problem, const ds_tag_action *actio
     } while (has_chain && follow_chain(&p));
     do follow_back(&p);
     while (has_chain && chain_back(&p));
-    *bound_us = most_loaded(&p);
+    *bound_us = may_fit(&p) ? most_loaded(&p) : INT64_MAX;
     for (uint32_t op = 0; op < problem->graph.n_ops; op++)
         *bound_us = greater_of(*bound_us, p.done_us[op]);
     return DS_OK;

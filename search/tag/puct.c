@@ -350,31 +350,10 @@ void ds_tag_tree_free(ds_tag_tree *tree) {
     free(tree);
 }
 
-/* No deployment of the space takes less. Children come after their parents. O(nodes · actions). */
-static int64_t lower_bound(const ds_tag_tree *t) {
-    if (t->nodes.n == 0 || !t->nodes.at[0].has_value || t->floors == NULL) return 0;
-    int64_t *lower_us = ds_xcalloc(t->nodes.n, sizeof *lower_us);
-    for (uint32_t i = t->nodes.n; i-- > 0;) {
-        const node *n = &t->nodes.at[i];
-        int64_t least = n->edges ? INT64_MAX : n->us;
-        for (uint32_t k = 0; n->edges && k < t->n_actions; k++) {
-            uint32_t child = n->edges[k].child;
-            bool is_bounded = child && t->nodes.at[child].has_value;
-            int64_t below = is_bounded ? lower_us[child] : n->bound_us;
-            if (below < least) least = below;
-        }
-        lower_us[i] = least > n->bound_us ? least : n->bound_us;
-    }
-    int64_t lower = lower_us[0];
-    free(lower_us);
-    return lower < t->best_us ? lower : t->best_us;
-}
-
 ds_tag_tree_result ds_tag_tree_result_of(const ds_tag_tree *tree) {
     ds_tag_tree_result result = tree->result;
     result.n_nodes = tree->nodes.n;
     result.best_us = tree->best_us;
-    result.lower_us = lower_bound(tree);
     return result;
 }
 

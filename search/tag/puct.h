@@ -69,15 +69,13 @@ typedef struct ds_tag_tree_result {
     uint64_t first_better;            /* the playout that first had a value above 0; 0: none */
     uint32_t n_nodes, n_actions;
     int64_t base_us; /* of the baseline; 0: another evaluator */
-    /* TAG mode: the least makespan found (INT64_MAX: no deployment fits), and a bound: no deployment
-     * of the space takes less. Equal: the best is optimal. */
-    int64_t best_us, lower_us;
+    int64_t best_us; /* TAG mode: the least makespan found; INT64_MAX: no deployment fits */
     double best_value;
     const ds_tag_action *best; /* [n_groups], every group has an action; lives with the tree */
 } ds_tag_tree_result;
 
 ds_tag_tree_result ds_tag_tree_result_of(const ds_tag_tree *tree);
-/* The same without the bound and the number of nodes. O(1). */
+/* The same without the number of nodes. O(1). */
 ds_tag_tree_result ds_tag_tree_best_of(const ds_tag_tree *tree);
 
 /* Gathers the groups of a graph, which must stay whole (TAG: base groups), into at most `n_wanted`:

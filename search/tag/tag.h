@@ -168,14 +168,13 @@ ds_status ds_tag_actions(const ds_tag_problem *problem, ds_arena *arena, ds_tag_
 /* Operations' least microseconds under any of the actions, on any of its GPUs: us[n_ops]. */
 void ds_tag_floors(const ds_tag_problem *problem, const ds_tag_action *actions, uint32_t n_actions,
                    int64_t *us);
-/* No deployment that completes `action` by actions of the floors takes less than *bound_us. A group
- * without GPUs is open, whatever the quirks are. The greatest of
- *
- *     the computations of one GPU, the transfers of one link, all collectives, and the longest path,
- *
- * in which tasks of decided groups take their duration, and operations of open groups their floor.
- * The simulated makespan of the decided groups alone is no bound, for more tasks may start others in
- * a better order; loads and paths only grow. O(tasks). */
+/* No deployment that completes `action` by actions of the floors, and fits, takes less than
+ * *bound_us; INT64_MAX: none fits, or all wait for ever. A group without GPUs is open, whatever the
+ * quirks are. Each task of the decided groups has an earliest start and a least time after its end,
+ * by the longest paths, in which operations of open groups take their floor; the bound is the
+ * greatest of Jackson's preemptive schedules of the tasks of one GPU, of one link, and of all
+ * collectives. More decided groups never lower the bound. The simulated makespan of the decided
+ * groups alone is no bound, for more tasks may start others in a better order. O(tasks · log). */
 ds_status ds_tag_bound(const ds_tag_problem *problem, const ds_tag_action *action,
                        const int64_t *floors, ds_arena *arena, int64_t *bound_us, ds_error *err);
 /* All GPUs with all_reduce, or, if that does not fit into memory, with split. */

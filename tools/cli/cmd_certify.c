@@ -4,7 +4,7 @@
 #include "search/driver/rows.h"
 #include "search/methods/bound.h"
 #include "sim/cost/cost.h"
-#include "tools/cli/cli.h"
+#include "tools/cli/search/tag.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,7 +33,8 @@ const cli_verb cli_verb_certify = {
         "Check a certificate of `distsim sweep --method bound --certificate`: its regions are the "
         "whole space, each once; the bound of each region that was not simulated is right, and no "
         "better than the best candidate; all other candidates, simulated again, have the stated "
-        "results. Exit code 1 otherwise."};
+        "results. Of a certificate of `distsim search --method tag` no deployment takes less than "
+        "the stated lower bound. Exit code 1 otherwise."};
 
 static void print(const ds_certified *c, const char *name) {
     printf("%s is right: %" PRIu64 " candidates in %" PRIu64 " regions, %" PRIu64
@@ -71,6 +72,21 @@ static const char *field(arguments *args, const char *text, const char *name) {
     return cell;
 }
 
+static int check_deployments(arguments *args, const char *text, const char *path) {
+    ds_tag_branched found;
+    ds_error err;
+    if (cli_search_tag_certify(&args->common, path, text, &found, &err) != DS_OK)
+        return cli_fail(NULL, &err);
+    printf("%s is right: ", args->certificate);
+    if (found.lower_us == INT64_MAX)
+        printf("no deployment fits; ");
+    else
+        printf("no deployment takes less than %" PRId64 " us; ", found.lower_us);
+    printf("%" PRIu64 " simulated again, %" PRIu64 " regions excluded by their bounds\n",
+           found.n_simulations, found.n_bounds);
+    return 0;
+}
+
 static int certify(arguments *args, const char *text) {
     const char *path = field(args, text, "\nsource\t");
     const ds_profiles *profiles;
@@ -84,9 +100,11 @@ static int certify(arguments *args, const char *text) {
                               &err) != DS_OK)
         return cli_fail(NULL, &err);
     for (uint32_t i = 0; i < settings.n; i++) DS_HPUSH(&args->common.settings, settings.at[i]);
+    if (args->file) path = args->file;
+    if (strcmp(field(args, text, "\nobjective\t"), CLI_TAG_OBJECTIVE) == 0)
+        return check_deployments(args, text, path);
     if (cli_load_profiles(&args->common, &profiles, &err) != DS_OK) return cli_fail(NULL, &err);
-    int exit_code = check_certificate(args, text, args->file ? args->file : path, profiles);
-    return exit_code;
+    return check_certificate(args, text, path, profiles);
 }
 
 int cmd_certify(int argc, char **argv) {

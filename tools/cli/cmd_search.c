@@ -40,14 +40,18 @@ static void check_tag(const arguments *args, struct argp_state *state) {
     if (args->devices || strcmp(args->cost_model, "pase") != 0 || args->cutoff > 1 || args->order ||
         args->simulate || args->alike || args->meshes || args->tp || args->tflops > 0 ||
         args->gb_per_s > 0)
-        argp_error(state, "--method tag takes --playouts, --groups, --simulations, --seed, "
-                          "--semantics, --prior, --threads, -o, --html and --json alone");
+        argp_error(state,
+                   "--method tag takes --playouts, --groups, --simulations, --seed, "
+                   "--semantics, --prior, --certificate, --threads, -o, --html and --json alone");
     if (args->tag.prior && !is_tag)
         argp_error(state, "--prior is for --semantics tag: networks read TAG's simulation");
     if ((args->output || args->html) && is_tag)
         argp_error(state,
                    "-o and --html are for --semantics distsim: a strategy has no meaning by TAG's "
                    "rules");
+    if (args->tag.certificate && !is_tag)
+        argp_error(state, "--certificate is for --semantics tag: distsim's simulation has no lower "
+                          "bound of unfinished deployments");
     if (args->tag.n_whole != UINT32_MAX && is_tag)
         argp_error(state, "--simulations is for --semantics distsim: TAG's rules simulate every "
                           "leaf, and nothing whole");
@@ -69,9 +73,10 @@ static void check_together(void *arguments_, struct argp_state *state) {
         return;
     }
     if (args->tag.n_workers > 1 || args->tag.n_playouts || args->tag.n_groups || args->tag.seed ||
-        args->tag.n_whole != UINT32_MAX || args->tag.semantics || args->tag.prior)
-        argp_error(state, "--threads, --playouts, --groups, --simulations, --seed, --semantics and "
-                          "--prior are for --method tag");
+        args->tag.n_whole != UINT32_MAX || args->tag.semantics || args->tag.prior ||
+        args->tag.certificate)
+        argp_error(state, "--threads, --playouts, --groups, --simulations, --seed, --semantics, "
+                          "--prior and --certificate are for --method tag");
     if (args->order && tap) argp_error(state, "--order is for --method pase");
     if ((args->tflops > 0 || args->gb_per_s > 0) && !pase)
         argp_error(state,
@@ -98,7 +103,7 @@ static const cli_option option_rows[] = {
      .help = "tag: leaves of the tree; default: 2000", .least = 1},
     {CLI_U32, AT(tag.n_groups), "groups", 0, "N",
      .help = "tag: operations are gathered to at most N groups; default: 40", .least = 1,
-     .most = 1000},
+     .most = CLI_TAG_MOST_GROUPS},
     {CLI_U64, AT(tag.seed), "seed", 0, "N", .help = "tag: orders equal actions; default: 0"},
     {CLI_U32, AT(tag.n_whole), "simulations", 0, "N",
      .help = "tag: simulations at most that look for improvements of the best deployment; default: "
@@ -111,6 +116,9 @@ static const cli_option option_rows[] = {
     {CLI_INPUT, AT(tag.prior), "prior", 0, "FILE",
      .help = "tag, with --semantics tag: weights of a network that guides the tree, as "
              "search/tag/weights/gat.npy; default: none"},
+    {CLI_OUTPUT, AT(tag.certificate), "certificate", 0, "FILE",
+     .help = "tag, with --semantics tag: write a proof of the lower bound, which `distsim certify` "
+             "checks"},
     CLI_WORKERS(AT(tag.n_workers), "tag: threads; the result is the same for any number"),
     {CLI_FLAG, AT(meshes), "meshes", 0, NULL,
      .help = "tap: try each mesh dp x tp of N devices, and split operations along its axes only"},

@@ -4,11 +4,14 @@
 #include "ir/base/file.h"
 #include "ir/base/json.h"
 #include "ir/lang/lang.h"
+#include "search/driver/rows.h"
+#include "search/methods/bound.h"
 #include "search/tag/branch.h"
 #include "search/tag/plan.h"
 #include "search/tag/weights.h"
 #include "tools/cli/search/simulate.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void put_plan(const ds_tag_plan *plan, ds_buf *out) {
@@ -43,7 +46,18 @@ static ds_status search_distsim(const cli_search_tag *o, const ds_pase_source *s
 
 /* ---- TAG's semantics ---- */
 
-static void put_tag(const ds_tag_model *m, const ds_tag_tree_result *r, ds_buf *out) {
+/* The problem in groups. Under the chain of collectives some deployments never end
+ * (search/tag/README.md). */
+static ds_status read_problem(const ds_pase_source *source, const ds_profiles *profiles,
+                              uint32_t n_groups, ds_tag_model **out, ds_error *err) {
+    DS_TRY(ds_tag_model_read(source, profiles, out, err));
+    ds_tag_model_gather(*out, n_groups);
+    (*out)->problem.quirks = DS_TAG_RELEASED & ~(uint32_t)DS_TAG_COLLECTIVE_CHAIN;
+    return DS_OK;
+}
+
+static void put_tag(const ds_tag_model *m, const ds_tag_tree_result *r, int64_t lower_us,
+                    ds_buf *out) {
     ds_json j;
     ds_json_init(&j, out, 0);
     ds_json_begin_object(&j);
@@ -54,7 +68,7 @@ static void put_tag(const ds_tag_model *m, const ds_tag_tree_result *r, ds_buf *
     ds_json_key_int(&j, "playouts", (int64_t)r->n_playouts);
     ds_json_key_int(&j, "base_us", r->base_us);
     ds_json_key_int(&j, "found_us", r->best_us);
-    ds_json_key_int(&j, "lower_bound_us", r->lower_us);
+    ds_json_key_int(&j, "lower_bound_us", lower_us);
     ds_json_key(&j, "deployment");
     ds_json_begin_array(&j);
     for (uint32_t b = 0; r->best && b < m->n_base; b++) {
@@ -73,7 +87,8 @@ static void put_tag(const ds_tag_model *m, const ds_tag_tree_result *r, ds_buf *
     ds_buf_putc(out, '\n');
 }
 
-static void print_tag(const ds_tag_model *m, const ds_tag_tree_result *r, ds_buf *out) {
+static void print_tag(const ds_tag_model *m, const ds_tag_tree_result *r, int64_t lower_us,
+                      ds_buf *out) {
     const ds_tag_graph *g = &m->problem.graph;
     ds_buf_printf(out,
                   "%u operations in %u base groups, gathered to %u groups; %u actions, %llu "
@@ -82,13 +97,14 @@ static void print_tag(const ds_tag_model *m, const ds_tag_tree_result *r, ds_buf
                   (unsigned long long)r->n_playouts);
     ds_buf_printf(out, "  all devices   %12lld us\n", (long long)r->base_us);
     if (!r->best || r->best_us == INT64_MAX) {
-        ds_buf_put(out, "  no deployment that fits was found\n");
+        ds_buf_put(out, lower_us == INT64_MAX ? "  no deployment fits\n"
+                                              : "  no deployment that fits was found\n");
         return;
     }
     ds_buf_printf(out, "  found         %12lld us  %.2fx\n", (long long)r->best_us,
                   (double)r->base_us / (double)r->best_us);
-    ds_buf_printf(out, "  lower bound   %12lld us, a gap of %.1f %%\n\n", (long long)r->lower_us,
-                  100 * (1 - (double)r->lower_us / (double)r->best_us));
+    ds_buf_printf(out, "  lower bound   %12lld us, a gap of %.1f %%\n\n", (long long)lower_us,
+                  100 * (1 - (double)lower_us / (double)r->best_us));
     for (uint32_t b = 0, end; b < m->n_base; b = end) {
         const ds_tag_action *a = &r->best[m->group_of[b]];
         for (end = b + 1; end < m->n_base; end++) {
@@ -103,28 +119,45 @@ static void print_tag(const ds_tag_model *m, const ds_tag_tree_result *r, ds_buf
     }
 }
 
-/* Four steps for each playout, from the tree's best. */
+static ds_status write_certificate(const cli_search_tag *o, const ds_pase_source *source,
+                                   uint32_t n_groups, const ds_buf *lines, ds_error *err) {
+    ds_buf text = {0}, settings = {0};
+    if (!o->certificate) return DS_OK;
+    ds_rows_put_settings(source->settings, source->n_settings, &settings);
+    ds_buf_put(&text, "distsim certificate 1\nsource\t");
+    ds_certificate_put_cell(source->path, &text);
+    ds_buf_put(&text, "\nsettings\t");
+    ds_certificate_put_cell(settings.text ? settings.text : "", &text);
+    ds_buf_printf(&text, "\nobjective\t" CLI_TAG_OBJECTIVE "\ngroups\t%u\n%s", n_groups,
+                  lines->text);
+    ds_status status = cli_write(o->common, o->certificate, text.text, text.n, err);
+    ds_buf_deinit(&settings);
+    ds_buf_deinit(&text);
+    return status;
+}
+
+/* Two steps for each playout, from the tree's best; then as many to prove a bound. */
 static ds_status improve_tree(const cli_search_tag *o, ds_tag_model *m, ds_tag_tree_result *r,
-                              ds_error *err) {
+                              int64_t *lower_us, ds_buf *certificate, ds_error *err) {
     ds_tag_action *actions, *best = DS_NEW_N(&m->arena, ds_tag_action, m->n_base + 1);
-    ds_tag_branching what = {.problem = &m->problem, .n_steps = 4 * o->n_playouts, .seed = o->seed};
+    ds_tag_branching what = {.problem = &m->problem, .n_steps = 2 * o->n_playouts, .seed = o->seed};
     ds_tag_branched found;
-    if (!r->best) return DS_OK;
     DS_TRY(ds_tag_actions(&m->problem, &m->arena, &actions, &what.n_actions, err));
     what.actions = actions;
     memcpy(best, r->best, m->problem.graph.n_groups * sizeof *best);
     ds_tag_improve(&what, best, &found);
+    ds_tag_prove(&what, best, certificate, &found);
     r->best = best;
     r->best_us = found.us;
+    *lower_us = found.lower_us;
     return DS_OK;
 }
 
-static ds_status search_tree(const cli_search_tag *o, ds_tag_model *m, const ds_tag_prior *prior,
-                             ds_buf *out, ds_error *err) {
+static ds_status search_tree(const cli_search_tag *o, const ds_pase_source *source, ds_tag_model *m,
+                             const ds_tag_prior *prior, ds_buf *out, ds_error *err) {
     ds_tag_tree *tree;
-    ds_tag_model_gather(m, o->n_groups);
-    /* Under the chain of collectives some deployments never end (search/tag/README.md). */
-    m->problem.quirks = DS_TAG_RELEASED & ~(uint32_t)DS_TAG_COLLECTIVE_CHAIN;
+    ds_buf lines = {0};
+    int64_t lower_us;
     ds_tag_tree_options options = {.problem = &m->problem,
                                    .n_leaves = 16,
                                    .n_workers = o->n_workers,
@@ -133,9 +166,11 @@ static ds_status search_tree(const cli_search_tag *o, ds_tag_model *m, const ds_
     DS_TRY(ds_tag_tree_new(&options, &tree, err));
     ds_status status = ds_tag_tree_run(tree, o->n_playouts, err);
     ds_tag_tree_result result = ds_tag_tree_result_of(tree);
-    if (!status) status = improve_tree(o, m, &result, err);
-    if (!status && o->json) put_tag(m, &result, out);
-    if (!status && !o->json) print_tag(m, &result, out);
+    if (!status) status = improve_tree(o, m, &result, &lower_us, &lines, err);
+    if (!status) status = write_certificate(o, source, m->problem.graph.n_groups, &lines, err);
+    if (!status && o->json) put_tag(m, &result, lower_us, out);
+    if (!status && !o->json) print_tag(m, &result, lower_us, out);
+    ds_buf_deinit(&lines);
     ds_tag_tree_free(tree);
     return status;
 }
@@ -145,9 +180,9 @@ static ds_status search_tag(const cli_search_tag *o, const ds_pase_source *sourc
     ds_tag_model *model;
     ds_tag_prior *prior = NULL;
     if (o->prior) DS_TRY(ds_tag_weights_read(o->prior, &prior, err));
-    ds_status status = ds_tag_model_read(source, profiles, &model, err);
+    ds_status status = read_problem(source, profiles, o->n_groups, &model, err);
     if (!status) {
-        status = search_tree(o, model, prior, out, err);
+        status = search_tree(o, source, model, prior, out, err);
         ds_tag_model_free(model);
     }
     ds_tag_prior_free(prior);
@@ -174,19 +209,64 @@ static ds_status search(const cli_search_tag *o, const ds_pase_source *source,
     return status;
 }
 
+/* The text of FILE, which `text` owns. */
+static ds_status open_source(const cli_options *common, const char *file, ds_buf *text,
+                             ds_pase_source *out, ds_error *err) {
+    DS_TRY(ds_file_read(file, DS_NOWHERE, DS_LOAD_MAX_BYTES, text, err));
+    *out = (ds_pase_source){.path = file,
+                            .text = text->text,
+                            .n = text->n,
+                            .load = cli_load_options(common),
+                            .settings = common->settings.at,
+                            .n_settings = common->settings.n};
+    return DS_OK;
+}
+
 ds_status cli_search_tag_run(const cli_search_tag *o, const char *file, ds_buf *out,
                              ds_error *err) {
     const ds_profiles *profiles;
+    ds_pase_source source;
     ds_buf text = {0};
     DS_TRY(cli_load_profiles(o->common, &profiles, err));
-    ds_status status = ds_file_read(file, DS_NOWHERE, DS_LOAD_MAX_BYTES, &text, err);
-    ds_pase_source source = {.path = file,
-                             .text = text.text,
-                             .n = text.n,
-                             .load = cli_load_options(o->common),
-                             .settings = o->common->settings.at,
-                             .n_settings = o->common->settings.n};
+    ds_status status = open_source(o->common, file, &text, &source, err);
     if (!status) status = search(o, &source, profiles, out, err);
+    ds_buf_deinit(&text);
+    return status;
+}
+
+/* ---- certificates ---- */
+
+static ds_status certify(const ds_pase_source *source, const ds_profiles *profiles,
+                         const char *lines, uint32_t n_groups, ds_tag_branched *out,
+                         ds_error *err) {
+    ds_tag_model *model;
+    ds_tag_action *actions;
+    DS_TRY(read_problem(source, profiles, n_groups, &model, err));
+    ds_tag_branching what = {.problem = &model->problem};
+    ds_status status =
+        ds_tag_actions(&model->problem, &model->arena, &actions, &what.n_actions, err);
+    what.actions = actions;
+    if (!status) status = ds_tag_certify(&what, lines, CLI_TAG_FIRST_LINE, out, err);
+    ds_tag_model_free(model);
+    return status;
+}
+
+ds_status cli_search_tag_certify(cli_options *common, const char *file, const char *certificate,
+                                 ds_tag_branched *out, ds_error *err) {
+    static const char groups[] = "\ngroups\t";
+    const ds_profiles *profiles;
+    ds_pase_source source;
+    ds_buf text = {0};
+    const char *at = strstr(certificate, groups);
+    char *end = NULL;
+    unsigned long n_groups = at ? strtoul(at + strlen(groups), &end, 10) : 0;
+    if (n_groups < 1 || n_groups > CLI_TAG_MOST_GROUPS || *end != '\n')
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                            "certificate, line %d: the number of groups should stand here",
+                            CLI_TAG_FIRST_LINE - 1);
+    DS_TRY(cli_load_profiles(common, &profiles, err));
+    ds_status status = open_source(common, file, &text, &source, err);
+    if (!status) status = certify(&source, profiles, end + 1, (uint32_t)n_groups, out, err);
     ds_buf_deinit(&text);
     return status;
 }

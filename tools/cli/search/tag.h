@@ -2,7 +2,13 @@
 #ifndef DS_CLI_SEARCH_TAG_H
 #define DS_CLI_SEARCH_TAG_H
 
+#include "search/tag/branch.h"
 #include "tools/cli/cli.h"
+
+#define CLI_TAG_MOST_GROUPS 1000
+/* The certificate's line `objective`, and the first line after the line `groups`. */
+#define CLI_TAG_OBJECTIVE  "tag_makespan"
+#define CLI_TAG_FIRST_LINE 6
 
 typedef struct cli_search_tag {
     const char *semantics; /* distsim, tag */
@@ -10,6 +16,7 @@ typedef struct cli_search_tag {
     uint32_t n_groups, n_workers, n_whole;
     bool json;
     const char *output, *html; /* NULL: none */
+    const char *certificate;   /* of the lower bound, by TAG's semantics; NULL: none */
     const char *prior;         /* weights of a network; NULL: uniform priors */
     cli_options *common;
 } cli_search_tag;
@@ -17,5 +24,10 @@ typedef struct cli_search_tag {
 /* Searches, writes `output`, appends the report. */
 ds_status cli_search_tag_run(const cli_search_tag *options, const char *file, ds_buf *out,
                              ds_error *err);
+
+/* Checks a certificate of `certificate` against FILE. Errors: DATA with the line; those of
+ * ds_tag_model_read. */
+ds_status cli_search_tag_certify(cli_options *common, const char *file, const char *certificate,
+                                 ds_tag_branched *out, ds_error *err);
 
 #endif
