@@ -119,9 +119,12 @@ static const char *const models[][2] = {
     {"import \"models/transformer.dir\" with layers = 2, hidden = 16, heads = 4, ffn = 32, "
      "seq = 8, target_seq = 4, vocab = 64, batch = batch, embed_scale = 4.0",
      "transformer"},
-    {"import \"models/bert.dir\" with layers = 2, hidden = 16, heads = 4, seq = 8, vocab = 64, "
+    {"import \"models/bert.dir\" with layers = 2, hidden = 12, heads = 3, seq = 8, vocab = 64, "
      "batch = batch",
      "bert"},
+    {"import \"models/bert.dir\" with layers = 4, hidden = 16, heads = 4, seq = 8, vocab = 64, "
+     "batch = batch",
+     "bert"}, /* large: twice as deep, a third wider */
 };
 
 /* Actions in random order for random groups: the same as `run` of the text, to the picosecond and the
@@ -172,13 +175,13 @@ static void expect_equal(const plan_case *c, const uint32_t *choice, const char 
 /* The best deployment of each model of the testbed, small, is the same step; so is one whose groups
  * take every way in turn. */
 Test(tag_plan, deployments_are_the_same_step) {
-    uint32_t step = FEW_CASES ? 3 : 1; /* VGG-19 and the Transformer */
-    for (uint32_t i = 0; i < sizeof models / sizeof *models; i += step) {
+    uint32_t leaves = FEW_CASES ? 6 : 20;
+    for (uint32_t i = 0; i < sizeof models / sizeof *models; i++) {
         static plan_case c;
         uint32_t n, turn = 0, choice[5];
         open(&c, models[i][0], models[i][1], "box");
         search(&c, (ds_tag_plan_options){
-                       .n_groups = 5, .n_playouts = 20, .n_workers = 1, .n_whole = 20});
+                       .n_groups = 5, .n_playouts = leaves, .n_workers = 1, .n_whole = leaves});
         n = c.plan->choices->n;
         expect_equal(&c, c.plan->choice, models[i][1]);
         for (uint32_t g = 0; g < c.plan->model->problem.graph.n_groups; g++)
