@@ -327,14 +327,15 @@ ds_status ds_knobs__read_shares(const ds_binding *binding, const ds_knob *knob, 
                                 ds_error *err) {
     ds_strategy *s = record;
     const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", knob->name);
-    s->dp_shares_sum = s->dp;
+    s->dp_shares_sum = ds_strategy_replicas(s);
     if (!attr) return DS_OK;
     s->dp_shares_by_time = attr->kind != DS_ATTR_LIST;
     if (s->dp_shares_by_time) return DS_OK;
     uint32_t n = attr->n_items;
-    if (n != s->dp)
+    if (n != s->dp_shares_sum)
         return ds_error_set(err, DS_ERR_VALUE, attr->loc,
-                            "dp_shares has %u numbers for dp = %lld replicas", n, (long long)s->dp);
+                            "dp_shares has %u numbers for %s = %lld replicas", n,
+                            s->stage_dp ? "stage_dp" : "dp", (long long)s->dp_shares_sum);
     int64_t *shares = DS_NEW_N(&binding->unit->arena, int64_t, n), divisor = 0, sum = 0;
     for (uint32_t i = 0; i < n; i++) {
         DS_TRY(ds_scenario_int_at(binding, "strategy", knob->name, i, &shares[i], err));
@@ -532,10 +533,15 @@ static ds_status check_offload(const ds_binding *binding, const ds_strategy *str
 /* What has no form of unequal parts of a batch. */
 static ds_status check_shares(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
     if (!s->dp_shares && !s->dp_shares_by_time) return DS_OK;
-    if (s->stage_dp)
+    for (int64_t i = 1; s->stage_dp && i < s->pp; i++)
+        if (s->stage_dp[i] != s->stage_dp[0])
+            return refuse(binding, "dp_shares",
+                          "dp_shares has a part for each replica, and stages have unlike numbers "
+                          "of them (stage_dp): say shares of groups with the stages' operations",
+                          err);
+    if (s->stage_dp && s->dp_shares_by_time)
         return refuse(binding, "dp_shares",
-                      "dp_shares is for stages that all have the same dp, not for stage_dp and "
-                      "stage_tp",
+                      "dp_shares = time is for stages of one width: give numbers beside stage_tp",
                       err);
     if (s->ep > 1)
         return refuse(binding, "ep", "experts are exchanged in equal parts: with dp_shares, ep = 1",

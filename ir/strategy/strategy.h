@@ -183,7 +183,7 @@ typedef struct ds_train {
 
 /* tied_dtype DS_DTYPE_COUNT: train.grad_dtype. virtual_stages 0: as many as the schedule usually has. bucket_bytes: 25 MB are PyTorch
  * DistributedDataParallel's bucket_cap_mb. stage_layers: turns of loops in each chunk. dp_shares:
- * unequal parts of a batch, [dp], without a common divisor; NULL: equal parts. stage_dp, stage_tp:
+ * unequal parts of a batch, one a replica, without a common divisor; NULL: equal parts. stage_dp, stage_tp:
  * replicas and shards of each stage, [pp]; then dp = tp = 1. NULL: all stages have dp and tp.
  * groups: the items are the blocks of the groups (group.h); NULL: no group. */
 typedef struct ds_strategy {
@@ -245,6 +245,11 @@ ds_loc ds_strategy_knob(const ds_unit *unit, const char *name);
  * DS_ERR_VALUE at the knob of `unit`'s scenario if the knob does not fit n turns. */
 ds_status ds_strategy_share_turns(const ds_unit *unit, const ds_strategy *strategy, int64_t n,
                                   uint32_t chunks, int64_t *turns, ds_error *err);
+
+/* Replicas; where stages differ in width, of the first stage. */
+static inline int64_t ds_strategy_replicas(const ds_strategy *s) {
+    return s->stage_dp ? s->stage_dp[0] : s->dp;
+}
 
 /* Are two stages equally wide? */
 static inline bool ds_strategy_same_width(const ds_strategy *s, uint32_t a, uint32_t b) {

@@ -410,7 +410,7 @@ static void put_model(ds_json *json, const ds_result *r) {
     if (s->dp_shares) {
         ds_json_key(json, "dp_shares");
         ds_json_begin_array(json);
-        for (int64_t i = 0; i < s->dp; i++) ds_json_int(json, s->dp_shares[i]);
+        for (int64_t i = 0; i < ds_strategy_replicas(s); i++) ds_json_int(json, s->dp_shares[i]);
         ds_json_end_array(json);
     }
     put_groups(json, r->step);

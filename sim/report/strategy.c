@@ -36,9 +36,10 @@ static void put_degrees(const ds_strategy *s, ds_buf *out) {
 
 /* ", batch 3:1": the parts of replicas, at most 8. */
 static void put_shares(const ds_strategy *s, ds_buf *out) {
-    for (int64_t i = 0; s->dp_shares && i < s->dp && i < 8; i++)
+    int64_t n = ds_strategy_replicas(s);
+    for (int64_t i = 0; s->dp_shares && i < n && i < 8; i++)
         ds_buf_printf(out, "%s%lld", i ? ":" : ", batch ", (long long)s->dp_shares[i]);
-    if (s->dp_shares && s->dp > 8) ds_buf_put(out, ":...");
+    if (s->dp_shares && n > 8) ds_buf_put(out, ":...");
     if (s->dp_shares_by_time) ds_buf_put(out, s->dp_shares ? " by time" : ", equal parts by time");
 }
 

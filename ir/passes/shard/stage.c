@@ -29,7 +29,11 @@ static void set_logical(ds_sharder *s, ds_shard_mesh *mesh, uint32_t stage) {
         mesh->axes[axis] = (ds_shard_axis){ds_intern(&s->unit->strings, st->order[i]),
                                            (dp ? st->stage_dp : st->stage_tp)[stage]};
         s->logical[dp ? DS_L_DP : DS_L_TP] = (ds_logical_axis){.axis = {axis}, .n = 1};
+        if (dp) mesh->shared = axis;
     }
+    mesh->shares = st->dp_shares;
+    mesh->shares_sum = st->dp_shares_sum;
+    s->wants_batch = st->dp_shares != NULL;
     s->zero = s->logical[DS_L_DP];
 }
 
@@ -115,6 +119,7 @@ static ds_layout carry_over(const ds_sharder *s, const ds_type *type, const ds_l
     to.mesh = mesh;
     for (uint32_t d = 0; d < to.rank; d++) {
         int64_t size = ds_shard__size(s, type->dims[d].size);
+        if (to.shares >> d & 1) continue; /* all stages have the shares */
         while (to.n[d] && size % ds_shard__parts(s, &to, d)) to.n[d]--;
     }
     return to;

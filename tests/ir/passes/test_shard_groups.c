@@ -156,16 +156,18 @@ Test(shard_groups, stages) {
         "group \"g\" { ops = [\"**\"], on = @high, by = split }",
         "group \"g\" { ops = [\"a\", \"head.**\"], on = @four, by = ps }",
         "group \"g\" { ops = [\"t.dx\", \"head.fc.dx\"], by = duplicate }",
-        "group \"g\" { ops = [\"t.dx\", \"head.fc.dx\"], on = @pair, by = duplicate }"};
+        "group \"g\" { ops = [\"t.dx\", \"head.fc.dx\"], on = @pair, by = duplicate }",
+        "ops { \"a\" = on @low [k: dp], \"head.fc\" = on @pair [batch: dp] }"};
     static const char *const stages[] = {
-        "pp = 2, dp = 2, tp = 1", "stage_dp = [2, 1], stage_tp = [1, 2]", "stage_dp = [1, 2]"};
-    for (size_t i = 0; i < 3 * sizeof groups / sizeof *groups; i++) {
+        "pp = 2, dp = 2, tp = 1", "stage_dp = [2, 1], stage_tp = [1, 2]", "stage_dp = [1, 2]",
+        "stage_dp = [2, 2], stage_tp = [2, 1], dp_shares = [1, 2], zero = 1"};
+    for (size_t i = 0; i < 4 * sizeof groups / sizeof *groups; i++) {
         char text[4096], strategy[512];
         proof_options options = {.seed = 1, .settings = "batch=24", .texts = true, .ranks = true};
         proof p;
         snprintf(strategy, sizeof strategy, "%s, microbatches = 2, balance = flops\n%s",
-                 stages[i % 3], groups[i / 3]);
-        write(text, sizeof text, i % 3 ? "" : ", clip_norm = 0.01", strategy);
+                 stages[i % 4], groups[i / 4]);
+        write(text, sizeof text, i % 4 ? "" : ", clip_norm = 0.01", strategy);
         prove(text, &options, &p);
         cr_expect_eq(p.verdict, PROOF_EQUAL, "%s: %s: %s", strategy, proof_verdict_name(p.verdict),
                      p.what);

@@ -108,6 +108,8 @@ Test(shard_shares, refusals) {
            "zero_uneven", "dp_shares");
     refuse(&pipe_mlp, "batch=16", "dp = 4, dp_shares = [3, 3, 1, 1], zero = 1, zero_group = 2",
            "zero_group", "");
-    refuse(&pipe_mlp, NULL, "stage_dp = [1, 2], stage_tp = [2, 1], dp_shares = [3, 1]", "dp_shares",
-           "");
+    refuse(&pipe_mlp, NULL, "stage_dp = [2, 1], stage_tp = [2, 1], dp_shares = [3, 1]",
+           "unlike numbers", "stage_dp");
+    refuse(&pipe_mlp, NULL, "stage_dp = [2, 2], stage_tp = [2, 1], dp_shares = time", "time",
+           "stages of one width");
 }

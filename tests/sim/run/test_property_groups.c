@@ -37,7 +37,8 @@ static random_model model_of(uint64_t seed) {
         at[KNOB_PP] = 2 + (int)draw(seed, 8, 0, 2);
     }
     if (at[KNOB_DP] > 4) at[KNOB_DP] = 4;
-    if (m.plan.widths) at[KNOB_CP] = 1, m.plan.uneven = 0;
+    if (m.plan.widths) at[KNOB_CP] = 1;
+    if (m.plan.widths && m.plan.widths != NARROW_TP) m.plan.uneven = 0;
     at[KNOB_EP] = at[KNOB_SHARDS] = 1;
     if (at[KNOB_DP] == 1 || at[KNOB_DP] == 3) m.plan.uneven = 0; /* 5 parts of 12 */
     while (plan_world(&m.plan) > DEVICES) at[KNOB_TP] = at[KNOB_CP] = 1, at[KNOB_DP] = 2;
