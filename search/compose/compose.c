@@ -3,9 +3,6 @@
 
 #include "ir/strategy/scenario.h"
 #include "search/compose/fold.h"
-#include "sim/run/balance.h"
-#include "sim/run/factors.h"
-#include "sim/run/shares.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +26,7 @@ bool ds_compose_can(const ds_binding *binding, const ds_sim_options *options, co
     if (!ds_scenario_model(unit) || ds_scenario_is_program(unit)) return refuse(why, "a program");
     if (options->unfold || options->stepwise) return refuse(why, "an unfolded network");
     if (options->mem_mode != DS_MEM_EXACT) return refuse(why, "memory other than exact");
-    if (ds_shares_wanted(binding) || ds_balance_wanted(binding) || ds_factors_wanted(binding))
-        return refuse(why, "what is found by simulations");
+    if (ds_simulate_finds(binding)) return refuse(why, "what is found by simulations");
     return true;
 }
 

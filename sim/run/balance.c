@@ -163,15 +163,6 @@ ds_status ds_run__balance(const ds_binding *source, const ds_profiles *profiles,
     return status;
 }
 
-ds_status ds_balance_find(const ds_binding *source, const ds_profiles *profiles,
-                          const ds_sim_options *options, ds_error *err) {
-    ds_result *result = NULL;
-    if (!ds_balance_wanted(source)) return DS_OK;
-    DS_TRY(ds_simulate(source, profiles, options, &result, err));
-    ds_result_free(result);
-    return DS_OK;
-}
-
 /* ---- advice ---- */
 
 /* Sets *stage to the busiest stage; returns the share by which that stage exceeds the average. */

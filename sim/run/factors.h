@@ -36,14 +36,12 @@ typedef struct ds_factors {
 ds_status ds_factors_choose(const ds_result *result, const ds_op_group *group, ds_arena *arena,
                             ds_factors *out, ds_error *err);
 
-/* Has the scenario of a verified, bound unit a group with by = sfb? */
-bool ds_factors_wanted(const ds_binding *source);
-
-/* Writes the choice for each group with by = sfb into the scenario of source->unit. The groups' choices
- * are tried in their order: a choice with which the step is slower, or does not fit where it fits
+/* Has the scenario of a verified, bound unit a group with by = sfb?
+ *
+ * The choice for each such group is written into the scenario of source->unit. The groups' choices are
+ * tried in their order: a choice with which the step is slower, or does not fit where it fits
  * without, is dropped. 1 simulation and 1 more a group. Errors: those of ds_simulate and of
  * ds_factors_choose. */
-ds_status ds_factors_find(const ds_binding *source, const ds_profiles *profiles,
-                          const ds_sim_options *options, ds_error *err);
+bool ds_factors_wanted(const ds_binding *source);
 
 #endif

@@ -173,6 +173,12 @@ typedef struct ds_result {
 ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
                       const ds_sim_options *options, ds_result **out, ds_error *err);
 void ds_result_free(ds_result *result);
+/* Settings of the scenario that simulation finds: parts of a batch (shares.h), a cut (balance.h),
+ * factors (factors.h). Are any asked for that have not been found? Finds them, and writes them into the
+ * scenario of source->unit; does nothing where none is open. Errors: those of ds_simulate. */
+bool ds_simulate_finds(const ds_binding *source);
+ds_status ds_simulate_settings(const ds_binding *source, const ds_profiles *profiles,
+                               const ds_sim_options *options, ds_error *err);
 struct ds_jitter;
 /* Adds the runs with jitter that the scenario asks for (sim/run/montecarlo.h). The result must
  * have been simulated with `unfold`. */

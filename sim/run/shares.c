@@ -373,12 +373,3 @@ ds_status ds_run__shares(const ds_binding *source, const ds_profiles *profiles,
     ds_arena_deinit(&s.arena);
     return status;
 }
-
-ds_status ds_shares_find(const ds_binding *source, const ds_profiles *profiles,
-                         const ds_sim_options *options, ds_error *err) {
-    ds_result *result = NULL;
-    if (!ds_shares_wanted(source)) return DS_OK;
-    DS_TRY(ds_simulate(source, profiles, options, &result, err));
-    ds_result_free(result);
-    return DS_OK;
-}

@@ -324,6 +324,21 @@ ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
     return status;
 }
 
+bool ds_simulate_finds(const ds_binding *source) {
+    return ds_shares_wanted(source) || ds_balance_wanted(source) || ds_factors_wanted(source);
+}
+
+ds_status ds_simulate_settings(const ds_binding *source, const ds_profiles *profiles,
+                               const ds_sim_options *options, ds_error *err) {
+    for (uint32_t i = 0; i < 3 && ds_simulate_finds(source);
+         i++) { /* one may leave the next open */
+        ds_result *result = NULL;
+        DS_TRY(ds_simulate(source, profiles, options, &result, err));
+        ds_result_free(result);
+    }
+    return DS_OK;
+}
+
 ds_status ds_jitter_runs(ds_result *r, const ds_jitter *jitter, uint32_t threads, ds_error *err) {
     ds_monte_carlo runs;
     DS_TRY(ds_monte_carlo_run(r->plan, jitter, r->run.step_ps, threads, &runs, err));

@@ -113,9 +113,7 @@ void cli_close(cli_source *source);
 /* Refuses a noted output that is a file which the first file of the unit imports: imports are
  * inputs too. The functions that open a program ask so. */
 ds_status cli_check_imports(const cli_options *options, const ds_unit *unit, ds_error *err);
-/* Finds the cut of a pipeline with balance = time, and the parts of a batch with dp_shares = time,
- * by simulation, and makes them the scenario's;
- * nothing for other scenarios. */
+/* ds_simulate_settings, with the costs that the options say. */
 ds_status cli_balance(const cli_source *source, const cli_options *options, ds_error *err);
 
 /* distsim run, by another verb: `prepare` (may be NULL) may change the parsed options before

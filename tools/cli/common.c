@@ -4,9 +4,7 @@
 #include "ir/verify/verify.h"
 #include "search/space/space.h"
 #include "sim/report/costs.h"
-#include "sim/run/balance.h"
-#include "sim/run/factors.h"
-#include "sim/run/shares.h"
+#include "sim/run/run.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/colour.h"
 
@@ -212,13 +210,8 @@ void cli_close(cli_source *source) {
 ds_status cli_balance(const cli_source *source, const cli_options *options, ds_error *err) {
     const ds_profiles *profiles;
     ds_sim_options how = {0};
-    if (!ds_balance_wanted(&source->binding) && !ds_shares_wanted(&source->binding) &&
-        !ds_factors_wanted(&source->binding))
-        return DS_OK;
+    if (!ds_simulate_finds(&source->binding)) return DS_OK;
     DS_TRY(ds_sim_options_read(&source->binding, &how, err));
     DS_TRY(cli_load_profiles(options, &profiles, err));
-    ds_status status = ds_shares_find(&source->binding, profiles, &how, err);
-    if (status == DS_OK) status = ds_balance_find(&source->binding, profiles, &how, err);
-    if (status == DS_OK) status = ds_factors_find(&source->binding, profiles, &how, err);
-    return status;
+    return ds_simulate_settings(&source->binding, profiles, &how, err);
 }

@@ -75,22 +75,21 @@ static void find_reads(cutter *x) {
 
 /* ---- reshards between stages ---- */
 
-/* The first stage on whose mesh the type is; NONE: the type is on no stage's. */
-static uint32_t stage_of(const ds_model_step *step, const ds_type *type) {
+uint32_t ds_pipe__first_on(const ds_model_step *step, const ds_type *type) {
     for (uint32_t s = 0; step->stage_mesh && s < step->strategy.pp; s++)
         if (step->stage_mesh[s] == type->on.name) return s;
     return DS_PIPE_NONE;
 }
 
 bool ds_pipe__fits(const ds_model_step *step, const ds_type *type, uint32_t stage) {
-    uint32_t on = stage_of(step, type);
+    uint32_t on = ds_pipe__first_on(step, type);
     return on == DS_PIPE_NONE || ds_strategy_same_width(&step->strategy, on, stage);
 }
 
 bool ds_pipe__crosses(const ds_model_step *step, const ds_func *func, const ds_op *op) {
     if (op->code != DS_OP_RESHARD) return false;
-    uint32_t from = stage_of(step, ds_value_at(func, op->in[0].value)->type);
-    uint32_t to = stage_of(step, ds_value_at(func, op->out[0])->type);
+    uint32_t from = ds_pipe__first_on(step, ds_value_at(func, op->in[0].value)->type);
+    uint32_t to = ds_pipe__first_on(step, ds_value_at(func, op->out[0])->type);
     return from != to && from != DS_PIPE_NONE && to != DS_PIPE_NONE;
 }
 
@@ -269,7 +268,7 @@ static bool fits_stage(const cutter *x, const ds_op *op, uint32_t chunk) {
 }
 
 static bool is_on_stage(const cutter *x, ds_value v) {
-    return stage_of(x->c->step, ds_value_at(x->func, v)->type) != DS_PIPE_NONE;
+    return ds_pipe__first_on(x->c->step, ds_value_at(x->func, v)->type) != DS_PIPE_NONE;
 }
 
 /* The chunk of an op that only changes a value's layout, where stages differ in width: the wanted

@@ -22,10 +22,7 @@ ds_place ds_pipe__on(const ds_pipe *p, uint32_t stage) {
 
 bool ds_pipe__is_apart(const ds_pipe *p, const ds_type *type) {
     const char *on = type->on.kind == DS_PLACE_MESH ? type->on.name : p->mesh;
-    bool own = on == p->mesh;
-    for (uint32_t s = 0; s < p->n_stages && p->step->stage_mesh; s++)
-        own = own || on == p->step->stage_mesh[s];
-    return !own;
+    return on != p->mesh && ds_pipe__first_on(p->step, type) == DS_PIPE_NONE;
 }
 
 /* ---- which ops ---- */

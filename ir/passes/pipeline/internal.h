@@ -80,6 +80,8 @@ ds_status ds_pipe__cut(const ds_pipe_context *c, const ds_func *func, bool split
 ds_func *ds_pipe__split(ds_unit *unit, const ds_func *func, uint32_t from, const bool *is_wgrad,
                         ds_map *seconds);
 
+/* Of stages of several widths the first on whose mesh the type is; NONE: the type is on no stage's. */
+uint32_t ds_pipe__first_on(const ds_model_step *step, const ds_type *type);
 /* Is the type on a mesh as wide as the stage's? A mesh that is no stage's (a group's) goes with all. */
 bool ds_pipe__fits(const ds_model_step *step, const ds_type *type, uint32_t stage);
 /* Does the op of `func` move a value to a stage of another width? */
