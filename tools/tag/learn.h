@@ -23,21 +23,23 @@ typedef struct learn_report {
 ds_status learn_priors(const play_models *models, const learn_options *options,
                        ds_tag_prior *out[DS_TAG_N_PRIORS], learn_report *report, ds_error *err);
 
-enum { MEASURE_PLAYOUTS = 2000 };
+/* Playouts of a search without a prior, and of one with a prior; a playout beyond MEASURE_CAP counts
+ * as MEASURE_CAP + 1. Every MEASURE_LONG-th cluster's games are searched to the end with priors too. */
+enum { MEASURE_PLAYOUTS = 2000, MEASURE_CAP = 200, MEASURE_LONG = 5, MEASURE_VALUES = 3 };
 
-/* One game of a search: the playout of the first improvement, and of 95 % of uniform's best value
- * after 2,000 playouts (MEASURE_PLAYOUTS + 1: never); the value after 50 and 800 playouts, and
- * of uniform after 2,000 (a guided search ends at its goal). */
+/* One search: the playouts of the first improvement, and of 95 % of uniform's best value after 2,000
+ * playouts; values after 50, 800 and 2,000 playouts, the last two only if `is_long`. */
 typedef struct measured_game {
     uint32_t model, first, reach;
-    double value[3];
+    bool is_long;
+    double value[MEASURE_VALUES];
 } measured_game;
 
 /* The game without a prior, and then with: `uniform` NULL for the first. */
-ds_status measure_game(const play_game *game, const ds_tag_prior *prior,
+ds_status measure_game(const play_game *game, const ds_tag_prior *prior, bool is_long,
                        const measured_game *uniform, measured_game *out, ds_error *err);
-/* Medians of n games, a line a model and one for all, and the two-sided sign test of `reach`
- * against uniform's. */
+/* Medians of n games, a line a model and one for all; mean values; and the two-sided sign test of
+ * `reach` against uniform's. */
 void measure_print(const char *name, const measured_game *games, const measured_game *uniform,
                    uint32_t n);
 

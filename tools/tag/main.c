@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const play_left nothing = {UINT32_MAX, UINT32_MAX, false};
+static const play_left nothing = {UINT32_MAX, UINT32_MAX};
 static const char *const kind_names[] = {"mlp", "gat"};
 
 static ds_status train(const play_models *models, const learn_options *o,
@@ -43,22 +43,28 @@ static ds_status train_and_write(const play_models *models, const learn_options 
     return status;
 }
 
-/* Games of `left` with each prior; prior[0] is NULL, uniform. */
-static ds_status measure(const play_models *models, const play_left *left, uint32_t n,
+/* The games of n clusters that have what is left out, with each prior; prior[0] is NULL, uniform. */
+static ds_status measure(const play_models *models, const play_left *left, uint32_t n_clusters,
                          const ds_tag_prior *const *prior, const char *const *name,
                          uint32_t n_priors, ds_error *err) {
-    measured_game *games = ds_xcalloc((size_t)n * n_priors, sizeof *games);
+    uint32_t most = n_clusters * PLAY_MODELS, n = 0;
+    measured_game *games = ds_xcalloc((size_t)most * n_priors, sizeof *games);
     ds_status status = DS_OK;
     printf("| prior | model | median playouts to the first improvement | to 95 %% of uniform's "
            "best | quartiles |\n"
            "|---|---|---|---|---|\n");
     for (uint32_t k = 0; k < n_priors && status == DS_OK; k++) {
-        for (uint32_t i = 0; i < n && status == DS_OK; i++) {
+        measured_game *own = games + (size_t)k * most;
+        n = 0;
+        for (uint32_t i = 0; i < most && status == DS_OK; i++) {
             play_game game;
             play_game_draw(models, left, 0, i, true, &game);
-            status = measure_game(&game, prior[k], k ? &games[i] : NULL, &games[k * n + i], err);
+            if (left != &nothing && !play_has(&game, left)) continue;
+            bool is_long = left == &nothing && i / PLAY_MODELS % MEASURE_LONG == 0;
+            status = measure_game(&game, prior[k], is_long, k ? &games[n] : NULL, &own[n], err);
+            n++;
         }
-        if (status == DS_OK) measure_print(name[k], games + (size_t)k * n, games, n);
+        if (status == DS_OK) measure_print(name[k], own, games, n);
         fflush(stdout);
     }
     free(games);
@@ -89,7 +95,6 @@ static ds_status leave(const play_models *models, learn_options o, play_left lef
     const char *const names[] = {"uniform", kind_names[0], kind_names[1]};
     o.left = left;
     ds_status status = train(models, &o, made, err);
-    left.is_measured = true;
     const ds_tag_prior *priors[] = {NULL, made[0], made[1]};
     if (status == DS_OK) status = measure(models, &left, n, priors, names, 3, err);
     for (uint32_t k = 0; k < DS_TAG_N_PRIORS; k++) ds_tag_prior_free(made[k]);
@@ -100,11 +105,11 @@ static ds_status leave_each(const play_models *models, const learn_options *o, u
                             ds_error *err) {
     for (uint32_t m = 0; m < PLAY_MODELS; m++) {
         printf("\nWithout %s:\n", play_model_name(m));
-        DS_TRY(leave(models, *o, (play_left){m, UINT32_MAX, false}, n, err));
+        DS_TRY(leave(models, *o, (play_left){m, UINT32_MAX}, n, err));
     }
     for (uint32_t k = 0; k < models->at[0]->problem.graph.n_kinds; k++) {
         printf("\nWithout %s:\n", models->at[0]->kind[k]);
-        DS_TRY(leave(models, *o, (play_left){UINT32_MAX, k, false}, n, err));
+        DS_TRY(leave(models, *o, (play_left){UINT32_MAX, k}, n, err));
     }
     return DS_OK;
 }

@@ -4,34 +4,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The last value stands for playouts that were not needed. */
-static ds_status trace(const play_game *game, const ds_tag_prior *prior, double enough,
+static const uint32_t playouts_of[MEASURE_VALUES] = {50, 800, MEASURE_PLAYOUTS};
+
+/* value[k]: the best after k playouts. */
+static ds_status trace(const play_game *game, const ds_tag_prior *prior, uint32_t playouts,
                        double *value, ds_error *err) {
     ds_tag_tree *tree;
-    ds_status status = play_tree(game, prior, &tree, err);
-    if (status != DS_OK) return status;
-    uint32_t k = 1;
-    for (; k <= MEASURE_PLAYOUTS && status == DS_OK; k++) {
+    DS_TRY(play_tree(game, prior, &tree, err));
+    ds_status status = DS_OK;
+    for (uint32_t k = 1; k <= playouts && status == DS_OK; k++) {
         status = ds_tag_tree_run(tree, k, err);
         value[k] = ds_tag_tree_best_of(tree).best_value;
-        if (k >= 800 && value[k] >= enough) break;
     }
-    for (; k < MEASURE_PLAYOUTS; k++) value[k + 1] = value[k];
     ds_tag_tree_free(tree);
     return status;
 }
 
-ds_status measure_game(const play_game *game, const ds_tag_prior *prior,
+ds_status measure_game(const play_game *game, const ds_tag_prior *prior, bool is_long,
                        const measured_game *uniform, measured_game *out, ds_error *err) {
-    double value[MEASURE_PLAYOUTS + 2], goal;
-    goal = uniform ? 0.95 * uniform->value[2] : INFINITY;
-    DS_TRY(trace(game, prior, goal, value, err));
-    if (uniform == NULL) goal = 0.95 * value[MEASURE_PLAYOUTS];
-    *out = (measured_game){game->model,
-                           MEASURE_PLAYOUTS + 1,
-                           MEASURE_PLAYOUTS + 1,
-                           {value[50], value[800], value[MEASURE_PLAYOUTS]}};
-    for (uint32_t k = MEASURE_PLAYOUTS; k > 0; k--) {
+    double value[MEASURE_PLAYOUTS + 1] = {0};
+    uint32_t playouts = is_long || !uniform ? MEASURE_PLAYOUTS : MEASURE_CAP;
+    DS_TRY(trace(game, prior, playouts, value, err));
+    *out = (measured_game){game->model, MEASURE_CAP + 1, MEASURE_CAP + 1, is_long, {0}};
+    for (uint32_t i = 0; i < MEASURE_VALUES; i++) out->value[i] = value[playouts_of[i]];
+    double goal = 0.95 * (uniform ? uniform : out)->value[MEASURE_VALUES - 1];
+    for (uint32_t k = MEASURE_CAP; k > 0; k--) {
         if (value[k] > 0) out->first = k;
         if (value[k] >= goal) out->reach = k;
     }
@@ -69,10 +66,23 @@ static double sign_test(uint32_t less, uint32_t more) {
     return fmin(1, 2 * sum);
 }
 
+/* Means of values; those of long games alone where only these have the value. */
+static void print_values(const char *name, const measured_game *games, uint32_t n) {
+    printf("%s: mean value", name);
+    for (uint32_t k = 0; k < MEASURE_VALUES; k++) {
+        double sum = 0;
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < n; i++)
+            if (k == 0 || games[i].is_long) sum += games[i].value[k], count++;
+        printf("%s %.4f after %u playouts (%u games)", k ? "," : "", count ? sum / count : 0,
+               playouts_of[k], count);
+    }
+    printf("\n");
+}
+
 void measure_print(const char *name, const measured_game *games, const measured_game *uniform,
                    uint32_t n) {
     uint32_t less = 0, more = 0;
-    double value[2] = {0};
     for (uint32_t m = 0; m <= PLAY_MODELS; m++) {
         if (m < PLAY_MODELS && quantile(games, n, m, false, 0.5) == 0) continue;
         printf("| %s | %s | %u | %u | %u … %u |\n", name,
@@ -80,12 +90,11 @@ void measure_print(const char *name, const measured_game *games, const measured_
                quantile(games, n, m, false, 0.5), quantile(games, n, m, false, 0.25),
                quantile(games, n, m, false, 0.75));
     }
+    print_values(name, games, n);
     for (uint32_t i = 0; i < n; i++) {
         less += games[i].reach < uniform[i].reach;
         more += games[i].reach > uniform[i].reach;
-        for (uint32_t k = 0; k < 2; k++) value[k] += games[i].value[k] / n;
     }
-    printf("%s: mean value after 50, 800 playouts %.4f %.4f; sooner than uniform in %u "
-           "games, later in %u, sign test p = %.2g\n",
-           name, value[0], value[1], less, more, sign_test(less, more));
+    printf("%s: sooner than uniform in %u games, later in %u, sign test p = %.2g\n", name, less,
+           more, sign_test(less, more));
 }

@@ -47,7 +47,7 @@ void play_models_close(play_models *models) {
 
 /* ---- clusters ---- */
 
-/* Machines of kinds that are not `without`; false: not the wanted number of GPUs. */
+/* False: a machine of a kind that is left out, or not the wanted number of GPUs. */
 static bool draw_machines(const ds_tag_cluster *all, uint32_t without, bool is_test, ds_rng *rng,
                           play_game *g) {
     static const uint32_t sizes[] = {2, 3, 4, 6, 8};
@@ -62,28 +62,26 @@ static bool draw_machines(const ds_tag_cluster *all, uint32_t without, bool is_t
     return is_test ? n_gpus == 8 : n_gpus <= 16;
 }
 
-static bool has_kind(const play_game *g, uint32_t kind) {
+bool play_has(const play_game *g, const play_left *left) {
+    bool has = g->model == left->model;
     for (uint32_t m = 0; m < g->problem.cluster.n_machines; m++)
-        if (g->machine[m].kind == kind) return true;
-    return false;
+        has |= g->machine[m].kind == left->kind;
+    return has;
 }
 
 void play_game_draw(const play_models *models, const play_left *left, uint64_t seed,
                     uint32_t number, bool is_test, play_game *g) {
-    bool measures = left->is_measured, is_shared = is_test && !measures;
-    ds_rng rng = {ds_rng_at(seed, is_shared ? number / PLAY_MODELS : number, is_test, 0)};
+    ds_rng rng = {ds_rng_at(seed, is_test ? number / PLAY_MODELS : number, is_test, 0)};
     g->model = number % PLAY_MODELS;
-    if (left->model < PLAY_MODELS) {
+    if (!is_test && left->model < PLAY_MODELS) {
         uint32_t others = number % (PLAY_MODELS - 1);
-        g->model = measures ? left->model : others + (others >= left->model);
+        g->model = others + (others >= left->model);
     }
     g->problem = models->at[g->model]->problem;
     const ds_tag_cluster all = g->problem.cluster;
-    uint32_t without = measures ? UINT32_MAX : left->kind;
     do {
         g->problem.cluster.n_machines = 0;
-    } while (!draw_machines(&all, without, is_test, &rng, g) ||
-             (measures && left->kind != UINT32_MAX && !has_kind(g, left->kind)));
+    } while (!draw_machines(&all, is_test ? UINT32_MAX : left->kind, is_test, &rng, g));
     uint32_t n = g->problem.cluster.n_machines, rack[PLAY_MACHINES];
     for (uint32_t m = 0; m < n; m++) rack[m] = (uint32_t)ds_rng_below(&rng, 2);
     for (uint32_t a = 0; a < n; a++)

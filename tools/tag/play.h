@@ -25,19 +25,22 @@ typedef struct play_game {
     ds_tag_problem problem; /* points into the game */
 } play_game;
 
-/* What is left out of games: to train on the others, or to measure on alone. UINT32_MAX: nothing. */
+/* What training leaves out. UINT32_MAX: nothing. */
 typedef struct play_left {
     uint32_t model, kind;
-    bool is_measured; /* draws the games that training leaves out */
 } play_left;
 
 /* Game number `number` of `seed`: two to four machines of 2, 3, 4, 6 or 8 GPUs of any kind, 8 GPUs
- * in all (`is_test`) or up to 16; 8,000 or 20,000 MB/s inside, 5,000 in a rack and 2,810 between
+ * in all (`is_test`: nothing is left out, and six games, one a model, have one cluster) or up to
+ * 16; 8,000 or 20,000 MB/s inside, 5,000 in a rack and 2,810 between
  * racks. Source: TAG's generator (arXiv:2302.06126, released data.py); machines are at least two,
  * for a single one leaves three actions. assumed: two racks, each machine in either alike. TAG's
  * rules with all quirks but the chain of collectives, under which some deployments never end. */
 void play_game_draw(const play_models *models, const play_left *left, uint64_t seed,
                     uint32_t number, bool is_test, play_game *out);
+
+/* Does the game have what is left out? */
+bool play_has(const play_game *game, const play_left *left);
 
 /* A tree of one leaf a round; free with ds_tag_tree_free. */
 ds_status play_tree(const play_game *game, const ds_tag_prior *prior, ds_tag_tree **out,
