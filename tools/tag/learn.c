@@ -115,10 +115,11 @@ ds_status learn_priors(const play_models *models, const learn_options *o,
     ds_arena_init(&l.arena);
     for (uint32_t i = 0; i < o->games && status == DS_OK; i++) status = play(&l, models, o, i, err);
     *report = (learn_report){.n_states = l.lessons.n, .data_hash = l.hash};
-    for (uint32_t i = 0; i < l.lessons.n; i++)
-        report->entropy +=
-            entropy_of(l.lessons.at[i].share, ds_tag_view_n_actions(l.lessons.at[i].state.view)) /
-            l.lessons.n;
+    for (uint32_t i = 0; i < l.lessons.n; i++) {
+        uint32_t n_actions = ds_tag_view_n_actions(l.lessons.at[i].state.view);
+        report->entropy += entropy_of(l.lessons.at[i].share, n_actions) / l.lessons.n;
+        report->uniform_loss += log(n_actions) / l.lessons.n;
+    }
     for (uint32_t k = 0; k < DS_TAG_N_PRIORS && status == DS_OK; k++) {
         clock_t start = clock();
         out[k] = ds_tag_prior_new((ds_tag_prior_kind)k, o->seed);

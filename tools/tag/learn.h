@@ -13,8 +13,8 @@ typedef struct learn_options {
 
 typedef struct learn_report {
     uint32_t n_states;
-    uint64_t data_hash;                                   /* of all states and targets */
-    double entropy;                                       /* of the targets, the mean */
+    uint64_t data_hash;           /* of all states and targets */
+    double entropy, uniform_loss; /* means: of the targets; of equal probabilities */
     double loss[DS_TAG_N_PRIORS], cpu_s[DS_TAG_N_PRIORS]; /* means over the last epoch */
 } learn_report;
 

@@ -1,7 +1,7 @@
-/* tag-prior train   [SEED]    plays, trains both networks, and writes search/tag/weights/KIND.npy
- * tag-prior measure [GAMES]   playouts that searches need: uniform, and with the weights
- * tag-prior leave   [GAMES]   trains without one model, and without one kind of GPU, and measures
- *                             on what was left out
+/* tag-prior train [SEED]       plays, trains both networks, and writes search/tag/weights/KIND.npy
+ * tag-prior measure [CLUSTERS] playouts that searches need: uniform, and with the weights
+ * tag-prior leave [CLUSTERS]   trains without one model, and without one kind of GPU, and measures
+ *                              on what was left out
  *
  * From the repository's root. Deterministic: the same seed writes the same bytes. */
 #include "tools/tag/learn.h"
@@ -20,10 +20,10 @@ static ds_status train(const play_models *models, const learn_options *o,
     learn_report report;
     DS_TRY(learn_priors(models, o, out, &report, err));
     printf(
-        "seed %llu, %u games of %u playouts: %u states, data %016llx, entropy of the targets %.4f; "
-        "%u epochs\n",
+        "seed %llu, %u games of %u playouts: %u states, data %016llx, entropy of the targets %.4f, "
+        "loss of equal probabilities %.4f; %u epochs\n",
         (unsigned long long)o->seed, o->games, o->playouts, report.n_states,
-        (unsigned long long)report.data_hash, report.entropy, o->epochs);
+        (unsigned long long)report.data_hash, report.entropy, report.uniform_loss, o->epochs);
     for (uint32_t k = 0; k < DS_TAG_N_PRIORS; k++)
         printf("%s: %u parameters, loss %.4f, %.0f s of CPU\n", kind_names[k],
                ds_tag_prior_params(out[k])->n, report.loss[k], report.cpu_s[k]);
@@ -115,7 +115,7 @@ static ds_status leave_each(const play_models *models, const learn_options *o, u
 }
 
 static int usage(void) {
-    fprintf(stderr, "usage: tag-prior train [SEED] | measure [GAMES] | leave [GAMES]\n");
+    fprintf(stderr, "usage: tag-prior train [SEED] | measure [CLUSTERS] | leave [CLUSTERS]\n");
     return 2;
 }
 
@@ -128,7 +128,7 @@ int main(int argc, char **argv) {
     bool trains = argc > 1 && strcmp(argv[1], "train") == 0;
     bool measures = argc > 1 && strcmp(argv[1], "measure") == 0;
     bool leaves = argc > 1 && strcmp(argv[1], "leave") == 0;
-    if (argc > 3 || !(trains || measures || leaves) || *end || number > 1000000 ||
+    if (argc > 3 || !(trains || measures || leaves) || *end || number > 100000 ||
         (argc == 3 && number == 0))
         return usage();
     ds_status status = play_models_open(&models, &err);
@@ -136,11 +136,12 @@ int main(int argc, char **argv) {
         if (number) o.seed = number;
         status = train_and_write(&models, &o, &err);
     } else if (status == DS_OK && measures) {
-        status = measure_weights(&models, number ? (uint32_t)number : 60, &err);
+        status = measure_weights(&models, number ? (uint32_t)number : 10, &err);
     } else if (status == DS_OK) {
-        o.games = 60; /* a third: nine trainings */
+        o.games = 40; /* a tenth of the work of `train`, for there are nine trainings */
         o.playouts = 300;
-        status = leave_each(&models, &o, number ? (uint32_t)number : 12, &err);
+        o.epochs = 6;
+        status = leave_each(&models, &o, number ? (uint32_t)number : 3, &err);
     }
     play_models_close(&models);
     if (status != DS_OK) fprintf(stderr, "tag-prior: %s\n", err.message);
