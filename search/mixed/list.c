@@ -16,6 +16,8 @@ typedef struct lister {
     uint32_t n_pools;
     int64_t divisors[512];
     uint32_t n_divisors;
+    /* Layers of a sample that a stage of one replica does in a second at most, and a device. */
+    double stage_rate[DS_MIXED_KINDS][DS_MIXED_TPS], device_rate[DS_MIXED_KINDS];
 } lister;
 
 /* ---- the pool ---- */
@@ -71,6 +73,37 @@ static void offer(ds_mixed__pool *pool, const ds_mixed_plan *plan) {
     pool->n++;
 }
 
+/* Times lie on lines between the measured numbers of samples, and on the last line beyond. */
+static void find_rates(lister *l) {
+    for (uint32_t k = 0; k < l->problem->n_kinds; k++)
+        for (uint32_t t = 0; t < DS_MIXED_TPS; t++) {
+            const ds_mixed_piece *piece = &l->problem->kinds[k].pieces[t];
+            const double *s = piece->layer_s, last = s[DS_MIXED_SAMPLES - 1];
+            double rate = (1 << (DS_MIXED_SAMPLES - 2)) / (last - s[DS_MIXED_SAMPLES - 2]);
+            if (!piece->known) continue;
+            if (!(rate > 0)) rate = HUGE_VAL;
+            for (uint32_t i = 0; i < DS_MIXED_SAMPLES; i++) rate = fmax(rate, (1 << i) / s[i]);
+            l->stage_rate[k][t] = rate;
+            l->device_rate[k] = fmax(l->device_rate[k], rate / (1 << t));
+        }
+}
+
+/* Would a pool take the plan? */
+static bool is_offer(const lister *l, const ds_mixed_plan *plan) {
+    for (uint32_t i = 0; i < l->n_pools; i++)
+        if (l->pools[i].n < DS_MIXED__POOL ||
+            value_of(&l->pools[i], plan) < l->pools[i].values[DS_MIXED__POOL - 1])
+            return true;
+    return false;
+}
+
+/* Can a plan with these stages or groups, whose layers are done at most at `rate`, come into a pool? The layers
+ * of all samples take their time on whatever devices. Devices that join later add to prices. */
+static bool may_enter(const lister *l, ds_mixed_plan *plan, double rate) {
+    plan->estimate_s = (double)l->problem->batch * l->problem->layers / rate;
+    return is_offer(l, plan);
+}
+
 static bool scatters_faster(const ds_mixed_problem *problem) {
     bool any = problem->mixed_sync_s_per_byte[1] < problem->mixed_sync_s_per_byte[0];
     for (uint32_t k = 0; k < problem->n_kinds; k++)
@@ -82,7 +115,8 @@ static bool scatters_faster(const ds_mixed_problem *problem) {
 
 bool ds_mixed__complete(const ds_mixed_problem *problem, ds_mixed_plan *plan) {
     ds_mixed_plan best = {.estimate_s = HUGE_VAL};
-    for (int recompute = 0; recompute < 2 && best.estimate_s == HUGE_VAL; recompute++) {
+    for (int recompute = problem->recomputes; recompute < 2 && best.estimate_s == HUGE_VAL;
+         recompute++) {
         plan->recompute = recompute;
         if (plan->side_by_side && !ds_mixed_share(problem, plan)) return false;
         for (uint8_t zero = 0; zero < 2; zero++) {
@@ -106,6 +140,27 @@ static void complete(lister *l, const ds_mixed_plan *plan) {
 
 /* ---- one after the other ---- */
 
+/* The same for stages and microbatches: (m - 1) times the busiest stage, if layers could be cut anywhere, and each
+ * layer once. */
+static bool may_enter_cut(const lister *l, ds_mixed_plan *plan) {
+    double layers = l->problem->layers, done = 0, least = HUGE_VAL;
+    for (uint32_t s = 0; s < plan->n_stages; s++) {
+        ds_mixed_stage one = plan->stages[s];
+        double samples = (double)l->problem->batch / (double)plan->microbatches / one.dp;
+        one.layers = 1;
+        double each = ds_mixed_stage_s(l->problem, &one, samples, false, false);
+        done += 1 / each;
+        least = fmin(least, each);
+        if (s + 1 < plan->n_stages) continue;
+        double ends = ds_mixed_stage_s(l->problem, &one, samples, true, false) - each;
+        layers += ends / each;
+    }
+    double busiest = layers / done;
+    plan->estimate_s =
+        (double)(plan->microbatches - 1) * busiest + fmax(busiest, l->problem->layers * least);
+    return is_offer(l, plan);
+}
+
 static void try_microbatches(lister *l, ds_mixed_plan *plan) {
     for (uint32_t i = 0; i < l->n_divisors; i++) {
         int64_t m = l->divisors[i], microbatch = l->problem->batch / m;
@@ -114,7 +169,7 @@ static void try_microbatches(lister *l, ds_mixed_plan *plan) {
             may = microbatch % plan->stages[s].dp == 0 &&
                   microbatch / plan->stages[s].dp <= MOST_SAMPLES;
         plan->microbatches = m;
-        if (may && 2 * m >= plan->n_stages) complete(l, plan);
+        if (may && 2 * m >= plan->n_stages && may_enter_cut(l, plan)) complete(l, plan);
     }
 }
 
@@ -128,11 +183,15 @@ static uint32_t next_number(uint32_t n, uint32_t most) {
 }
 
 /* The plan has stages on the kinds in `taken`; one more kind follows, or none. */
-static void add_kind(lister *l, ds_mixed_plan *plan, unsigned taken) {
+static void add_kind(lister *l, ds_mixed_plan *plan, unsigned taken, double rate) {
     const ds_mixed_problem *problem = l->problem;
     uint32_t before = plan->n_stages;
     uint32_t most_stages = problem->layers < DS_MIXED_STAGES ? problem->layers : DS_MIXED_STAGES;
-    if (before > 1) try_microbatches(l, plan);
+    double others = 0;
+    for (uint32_t k = 0; k < problem->n_kinds; k++)
+        if (!(taken >> k & 1)) others += problem->kinds[k].n_devices * l->device_rate[k];
+    if (before && !may_enter(l, plan, rate + others)) return;
+    if (before > 1 && may_enter(l, plan, rate)) try_microbatches(l, plan);
     for (uint32_t k = 0; k < problem->n_kinds; k++) {
         const ds_mixed_kind *kind = &problem->kinds[k];
         if (taken >> k & 1) continue;
@@ -143,11 +202,14 @@ static void add_kind(lister *l, ds_mixed_plan *plan, unsigned taken) {
                 uint32_t most = (uint32_t)(kind->n_devices / width);
                 if (most > most_stages - before) most = most_stages - before;
                 for (uint32_t n = 1; n <= most; n = next_number(n, most)) {
+                    /* of four kinds each has more than half of its devices at work, or none */
+                    if (problem->n_kinds > 3 && 2 * width * n <= kind->n_devices) continue;
                     for (uint32_t s = before; s < before + n; s++)
                         plan->stages[s] = (ds_mixed_stage){(uint8_t)k, (uint16_t)l->divisors[d],
                                                            (uint16_t)(1u << t), 0};
                     plan->n_stages = (uint8_t)(before + n);
-                    add_kind(l, plan, taken | 1u << k);
+                    add_kind(l, plan, taken | 1u << k,
+                             rate + (double)n * (double)l->divisors[d] * l->stage_rate[k][t]);
                 }
                 plan->n_stages = (uint8_t)before;
             }
@@ -157,8 +219,14 @@ static void add_kind(lister *l, ds_mixed_plan *plan, unsigned taken) {
 /* ---- side by side ---- */
 
 static void try_shares(lister *l, ds_mixed_plan *plan) {
-    uint32_t n = 0;
-    for (uint32_t g = 0; g < plan->n_groups; g++) n += plan->groups[g].replicas;
+    uint32_t n = 0, t = 0;
+    double rate = 0;
+    while (1u << t < plan->stages[0].tp) t++;
+    for (uint32_t g = 0; g < plan->n_groups; g++) {
+        n += plan->groups[g].replicas;
+        rate += plan->groups[g].replicas * l->stage_rate[plan->groups[g].kind][t];
+    }
+    if (!may_enter(l, plan, rate * plan->n_stages)) return;
     for (uint32_t i = 0; i < l->n_divisors; i++) {
         int64_t microbatch = l->problem->batch / l->divisors[i];
         plan->microbatches = l->divisors[i];
@@ -244,8 +312,9 @@ void ds_mixed__list(const ds_mixed_problem *problem, ds_mixed__pool *pools, uint
     const uint32_t most = sizeof l.divisors / sizeof *l.divisors;
     for (int64_t d = 1; d <= problem->batch && l.n_divisors < most; d++)
         if (problem->batch % d == 0) l.divisors[l.n_divisors++] = d;
+    find_rates(&l);
     ds_mixed_plan plan = {0};
-    if (problem->cuts) add_kind(&l, &plan, 0);
+    if (problem->cuts) add_kind(&l, &plan, 0, 0);
     plan = (ds_mixed_plan){.side_by_side = true};
     add_pipelines(&l, &plan);
     for (uint32_t i = 0; i < n_pools; i++) settle_pool(&pools[i]);

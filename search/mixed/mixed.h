@@ -64,6 +64,7 @@ typedef struct ds_mixed_problem {
     double edge_bytes;               /* of a sample between two layers */
     double between_bytes_per_s;      /* of the link between kinds; 0: no limit */
     bool cuts;                       /* stages are allowed */
+    bool recomputes;                 /* all plans run the layers of the forward pass again */
 } ds_mixed_problem;
 
 typedef struct ds_mixed_stage {

@@ -80,9 +80,9 @@ static bool has_replicas(const ds_mixed_plan *plan) {
     return any;
 }
 
-static void add_switches(changes *all, const ds_mixed_plan *plan) {
+static void add_switches(const ds_mixed_problem *problem, changes *all, const ds_mixed_plan *plan) {
     if (has_replicas(plan)) change(all, plan)->zero = !plan->zero;
-    change(all, plan)->recompute = !plan->recompute;
+    if (!problem->recomputes) change(all, plan)->recompute = !plan->recompute;
     if (plan->n_stages > 1) change(all, plan)->eager = !plan->eager;
 }
 
@@ -182,7 +182,7 @@ static ds_status climb(searcher *s, uint32_t from, ds_error *err) {
         add_moves(all, &plan);
         add_shares(all, &plan);
         add_widths(s->problem, all, &plan);
-        add_switches(all, &plan);
+        add_switches(s->problem, all, &plan);
         add_microbatches(s->problem, all, &plan);
         keep_worth(s->problem, all, &plan);
         for (uint32_t i = 0; i < all->n && best == from && s->n > first && status == DS_OK;

@@ -86,6 +86,7 @@ ds_status ds_coll_links_of(ds_topo *topo, const ds_coll_request *request, ds_col
     uint32_t n = ds_coll_candidates(request, names);
     double least = -1;
     ds_status why = DS_OK;
+    ds_error said = {0};
     *out = (ds_coll_links){0};
     for (uint32_t i = 0; i < n; i++) {
         flow f;
@@ -93,15 +94,17 @@ ds_status ds_coll_links_of(ds_topo *topo, const ds_coll_request *request, ds_col
         ds_status status = flow_of(topo, request, names[i], &f, &refusal);
         if (ds_coll__says_more(status, why)) {
             why = status;
-            if (err) *err = refusal;
+            said = refusal;
         }
-        if (status != DS_OK && !ds_coll__is_passed_over(status)) return status;
+        if (status != DS_OK && !ds_coll__is_passed_over(status)) least = -1;
+        if (status != DS_OK && !ds_coll__is_passed_over(status)) break;
         if (status != DS_OK) continue;
         if (least < 0) out->slowest_bytes_per_s = f.slowest_bytes_per_s;
         if (least < 0) out->changed = f.changed;
         if (least < 0 || f.seconds < least) out->wait_ps = f.wait_ps;
         if (least < 0 || f.seconds < least) least = f.seconds;
     }
+    if (least < 0 && why != DS_OK && err) *err = said;
     if (least < 0) return why;
     out->n_nodes = count_nodes(topo, request);
     if (request->exchange) exchange_of(topo, request, out);

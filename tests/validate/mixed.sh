@@ -78,6 +78,25 @@ cat "$work/amp"
 awk '{ rank = /^amp_homo/ ? 0.93 : 0.85; if ($5 < rank || $3 > $6 || $9 > 15) bad = 1; n += $2 }
      END { exit bad || n != 64 }' "$work/amp" || fail "errors of $amp"
 
+# ---- MFU alone ----
+hexi=tests/data/e2e/e2e_hexiscale.csv
+some=$work/hexi.csv
+if [ "$DISTSIM_TEST_ALL" ]; then cp $hexi "$some"; else sed 4,7d $hexi >"$some"; fi
+"$distsim" validate -I scenarios "$some" --overwrite -o "$work/mfu.csv" >"$work/said" || fail "MFU rows end the run"
+cat "$work/said"
+# Calib rows: MFU within 15 %. The measured step is 72 L B S H^2 (1 + S/6H + V/16LH) over the peaks: Llama 2 7B, 96
+# sequences of 4,096, 32,000 words, on 16 GPUs of 312 TFLOP/s at 38.58 %: 9.328 s.
+awk -F, '$2 == "calib" { ratio = $NF / $(NF - 1); if (ratio < 0.85 || ratio > 1.15) bad = 1; n++ }
+         $3 == 3 && ($20 < 9.327 || $20 > 9.329) { bad = 1 } $25 != "" && NR > 1 { bad = 1 }
+         END { exit bad || !n }' "$work/mfu.csv" || fail "MFU: $(cat "$work/mfu.csv")"
+sed 's/,2x(8xA100-PCIe),/,2x(8xMI300),/; s/Llama-2-13B/BERT/' $hexi | sed '5,7d' >"$some"
+sed -n 4p $hexi | sed 's/,A100-PCIe,16,/,A100-PCIe,17,/' >>"$some"
+sed -n 4p $hexi | sed 's/,2x(8xA100-PCIe),/,2x8xA100,/' >>"$some"
+"$distsim" validate -I scenarios "$some" >"$work/said" || fail "odd MFU rows end the run"
+for reason in "the peak of 'MI300' is not known here" "of model 'BERT' no dims are known" "has 16 GPUs, not 17" "is no list like"; do
+    grep -q "$reason" "$work/said" || fail "no MFU row is refused with: $reason: $(cat "$work/said")"
+done
+
 # ---- rows that are no runs ----
 head=$(grep -n '^source_id,' $sailor | cut -d: -f1)
 row=$(grep ',sailor_mit2_N4_D1,' $sailor)
@@ -92,7 +111,11 @@ row=$(grep ',sailor_mit2_N4_D1,' $sailor)
     printf '%s\n' "$row" | sed 's/,128,ok,/,128,failed,/'
     printf '%s\n' "$row" | sed 's/,mem_copied/,suspect_copy/'
     printf '%s\n' "$row" | sed 's/,1,8,4,,/,1,3,4,,/'
-    printf '%s\n' "$row"
+    printf '%s\n' "$row" | sed 's/\(cf2c8[0-9a-f]*\),sailor_mit2,/\1,,/'
+    printf '%s\n' "$row" | sed 's/,RTX-2080+RTX-3090+Titan-RTX,32,8,/,H100,32,8,/'
+    printf '%s\n' "$row" | sed 's/,32,8,measured/,32,,measured/'
+    printf '%s\n' "$row" | sed 's/^sailor_mit2,/sailor|mit2,/'
+    printf '%s\n' "$row" | sed 's/\*8 ;/ * 8;/g; s/,5 7 7 7,/,"5,7,7,7",/'
 } >"$work/odd.csv"
 "$distsim" validate -I scenarios "$work/odd.csv" >"$work/said" || fail "odd rows end the run"
 while read -r reason; do
@@ -107,11 +130,15 @@ not stated: stage_layers
 the trial's outcome is failed
 suspected copy
 are not 32 GPUs
+not stated: cluster_id
+gpu = 'H100' does not name the RTX-3090
+not stated: gpus_per_node
 EOF
-grep -q '^| sailor_mit2 | calib | 1 | 9 |' "$work/said" || fail "not one row of ten: $(cat "$work/said")"
+grep -q '^| sailor_mit2 | calib | 1 | 12 |' "$work/said" || fail "not one row of thirteen: $(cat "$work/said")"
+grep -qF '| sailor\|mit2 | calib | 1 | 0 | ' "$work/said" || fail "a bar in a name: $(cat "$work/said")"
 
 # A column that is missing: every row says so.
 sed '1s/stage_devices/another/' "$work/odd.csv" >"$work/narrow.csv"
 "$distsim" validate -I scenarios "$work/narrow.csv" >"$work/said" || fail "a missing column ends the run"
-grep -q '| 0 | 10 |' "$work/said" || fail "a missing column: $(cat "$work/said")"
+grep -q '| 0 | 12 |' "$work/said" || fail "a missing column: $(cat "$work/said")"
 exit $bad

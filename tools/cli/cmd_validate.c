@@ -142,6 +142,17 @@ static void put_percent(double value, ds_buf *out) {
         ds_buf_printf(out, "%.2f %%", value);
 }
 
+/* The name of a set and a split, which the table's cells may be. */
+static void put_names(const val_errors *e, ds_buf *out) {
+    for (int i = 0; i < 2; i++) {
+        ds_buf_put(out, i ? " | " : "| ");
+        for (const char *at = i ? e->split : e->set; *at; at++) {
+            if (*at == '|') ds_buf_putc(out, '\\');
+            ds_buf_putc(out, (unsigned char)*at < ' ' ? ' ' : *at);
+        }
+    }
+}
+
 static void put_ledger(const val_errors *errors, uint32_t n, ds_buf *out) {
     ds_buf_put(out,
                "| set | split | n | refused | mean | median | p90 | max | bias | Spearman | "
@@ -150,7 +161,8 @@ static void put_ledger(const val_errors *errors, uint32_t n, ds_buf *out) {
                "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (uint32_t i = 0; i < n; i++) {
         const val_errors *e = &errors[i];
-        ds_buf_printf(out, "| %s | %s | %u | %u | ", e->set, e->split, e->n, e->refused);
+        put_names(e, out);
+        ds_buf_printf(out, " | %u | %u | ", e->n, e->refused);
         const double shown[] = {e->mape, e->median, e->p90, e->max};
         for (int k = 0; k < 4; k++) {
             put_percent(shown[k], out);
@@ -191,7 +203,8 @@ static void put_zero_shot(const predictions *all, const predictions *calibrated,
     for (uint32_t i = 0; i < n; i++) {
         const val_errors *e = &zero[i], *c = &own[i];
         const double shown[] = {e->mape, e->median, e->p90, e->max};
-        ds_buf_printf(out, "| %s | %s | %u | %u | ", e->set, e->split, e->n, e->refused);
+        put_names(e, out);
+        ds_buf_printf(out, " | %u | %u | ", e->n, e->refused);
         for (int k = 0; k < 4; k++) {
             put_percent(shown[k], out);
             ds_buf_put(out, " | ");
@@ -313,15 +326,44 @@ static void put_unfit(const val_errors *errors, uint32_t n, ds_buf *out) {
 }
 
 static void put_rows(const predictions *all, bool zero_shot, ds_buf *out) {
-    static const char *const header[] = {
-        "set",         "split",     "line",      "source_ref", "model",
-        "gpu",         "gpus",      "layers",    "hidden",     "seq",
-        "dp",          "tp",        "pp",        "cp",         "vpp",
-        "mbs",         "gbs",       "zero",      "recompute",  "measured_s",
-        "predicted_s", "error_pct", "peak_gib",  "fits",       "refused",
-        "low_s",       "high_s",    "compute_s", "exposed_s",  "profile",
-        "compute",     "attention", "narrow",    "experts",    "communication",
-        "host"};
+    static const char *const header[] = {"set",
+                                         "split",
+                                         "line",
+                                         "source_ref",
+                                         "model",
+                                         "gpu",
+                                         "gpus",
+                                         "layers",
+                                         "hidden",
+                                         "seq",
+                                         "dp",
+                                         "tp",
+                                         "pp",
+                                         "cp",
+                                         "vpp",
+                                         "mbs",
+                                         "gbs",
+                                         "zero",
+                                         "recompute",
+                                         "measured_s",
+                                         "predicted_s",
+                                         "error_pct",
+                                         "peak_gib",
+                                         "fits",
+                                         "refused",
+                                         "low_s",
+                                         "high_s",
+                                         "compute_s",
+                                         "exposed_s",
+                                         "profile",
+                                         "compute",
+                                         "attention",
+                                         "narrow",
+                                         "experts",
+                                         "communication",
+                                         "host",
+                                         "measured_mfu_pct",
+                                         "predicted_mfu_pct"};
     enum { N = sizeof header / sizeof *header };
     ds_csv_put_row(out, header, N);
     for (uint32_t i = 0; i < all->n; i++) {
@@ -374,6 +416,11 @@ static void put_rows(const predictions *all, bool zero_shot, ds_buf *out) {
         if (!cells[29]) cells[29] = "";
         for (int k = DS_PART_COMPUTE; k <= DS_PART_HOST && p->share[DS_PART_STEP] > 0; k++)
             snprintf(number[30 + k - DS_PART_COMPUTE], sizeof number[0], "%.6g", p->share[k]);
+        if (val_is_mfu_alone(r) || (r->mfu_pct > 0 && *r->cluster)) {
+            snprintf(number[N - 2], sizeof number[0], "%.6g", r->mfu_pct);
+            if (!p->refused)
+                snprintf(number[N - 1], sizeof number[0], "%.4g", val_mfu_pct(r, p->seconds));
+        }
         ds_csv_put_row(out, cells, N);
     }
 }
@@ -491,6 +538,7 @@ static int validate(validate_arguments *args, const ds_profiles *profiles) {
                                 : cores > 0   ? (uint32_t)cores
                                               : 1,
                    .zero_shot = args->zero_shot,
+                   .planner = validate_plan,
                    .without = args->without};
     if (!exit_code && args->scenario) {
         exit_code = print_scenario(args, &all);

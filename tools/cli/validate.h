@@ -3,6 +3,7 @@
 #define DS_CLI_VALIDATE_H
 
 #include "tools/cli/cli.h"
+#include "tools/validate/mfu.h"
 
 typedef struct validate_arguments {
     cli_options common;
@@ -15,6 +16,9 @@ typedef struct validate_arguments {
     uint32_t every;      /* only every so many-th row of a file; 0: each */
     bool memory, json, ledger, pairs, all_microbatches, zero_shot;
 } validate_arguments;
+
+/* val_planner: the search of `distsim plan` over several kinds of machines. */
+ds_status validate_plan(const val_job *job, val_plan_request *request, ds_error *err);
 
 /* The memory of the rows of one file that have a figure for it; returns the exit code. */
 struct ds_profiles;

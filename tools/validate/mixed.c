@@ -76,6 +76,13 @@ static bool is_known_cluster(const val_row *row) {
     return false;
 }
 
+static bool names(const char *text, const char *word) {
+    size_t n = strlen(word);
+    for (; *text; text++)
+        if (strncasecmp(text, word, n) == 0) return true;
+    return false;
+}
+
 typedef struct ranks {
     const val_row *row;
     val_mixed *out;
@@ -106,11 +113,17 @@ static ds_status take_group(ranks *r, const char *text, size_t n, ds_error *err)
     if (!star || end > text + n || count < 1 || count > r->row->gpus)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "stage_devices: '%.*s' is no KIND*N",
                             (int)n, text);
-    const val_node_kind *kind = find_kind(r->row, text, (size_t)(star - text));
+    size_t word = (size_t)(star - text);
+    while (word && text[word - 1] == ' ') word--;
+    const val_node_kind *kind = find_kind(r->row, text, word);
     if (!kind)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
-                            "no device '%.*s' of cluster %s is known here", (int)(star - text),
-                            text, r->row->cluster_id);
+                            "no device '%.*s' of cluster %s is known here", (int)word, text,
+                            r->row->cluster_id);
+    if (*r->row->gpu && !names(r->row->gpu, kind->gpu))
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                            "gpu = '%.60s' does not name the %s of stage_devices", r->row->gpu,
+                            kind->gpu);
     for (long i = 0; i < count; i++) DS_TRY(take_rank(r, kind, err));
     return DS_OK;
 }
@@ -174,7 +187,7 @@ static ds_status take_layers(const val_row *row, val_mixed *out, ds_error *err) 
                                 "stage_layers = '%.40s' is no list of %" PRId64 " numbers",
                                 row->stage_layers, row->pp);
         sum += out->layers[n++] = value;
-        at = end + strspn(end, " ");
+        at = end + strspn(end, " ,");
     }
     bool counted = sum == row->layers + 2 && n == row->pp;
     if (counted) {
@@ -211,9 +224,11 @@ ds_status val_mixed_read(const val_row *row, val_mixed *out, ds_error *err) {
     if (row->pp > VAL_MOST_STAGES)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "more than %d stages",
                             VAL_MOST_STAGES);
-    if (!*row->stage_devices || !*row->stage_layers)
+    if (!*row->stage_devices || !*row->stage_layers || row->no_node_size)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "not stated: %s",
-                            *row->stage_devices ? "stage_layers" : "stage_devices");
+                            !*row->stage_devices  ? "stage_devices"
+                            : !*row->stage_layers ? "stage_layers"
+                                                  : "gpus_per_node");
     ranks r = {row, out, 0};
     DS_TRY(take_stages(&r, err));
     DS_TRY(take_layers(row, out, err));

@@ -14,6 +14,7 @@
 #include "search/compose/compose.h"
 #include "search/driver/pool.h"
 #include "sim/report/analysis.h"
+#include "tools/validate/mfu.h"
 #include "tools/validate/mixed.h"
 #include "tools/validate/recipe.h"
 #include "tools/validate/stack.h"
@@ -529,12 +530,10 @@ static ds_status predict(const val_job *job, ds_plan_ground *ground, val_predict
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "the table excludes it");
     if (strcasecmp(row.quality, "suspect_copy") == 0)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "the table calls it a suspected copy");
-    if (strcasecmp(row.quality, "mfu_only") == 0 && !(row.seconds > 0))
-        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
-                            "MFU alone: no time, and neither layout nor batch is stated");
     if (*row.outcome && strcasecmp(row.outcome, "ok") != 0)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
                             "no measured time: the trial's outcome is %.40s", row.outcome);
+    if (val_is_mfu_alone(&row)) return val_predict_mfu(job, row, p, err);
     DS_TRY(val_row_check_cells(&row, err));
     p->ran_out = !job->times_only && !(row.seconds > 0) && strncasecmp(row.memory, "OOM", 3) == 0;
     if (!(row.seconds > 0) && !p->ran_out)
@@ -542,6 +541,8 @@ static ds_status predict(const val_job *job, ds_plan_ground *ground, val_predict
     if (val_row_is_mlp(&row)) return time_mlp(job, ground, p, err);
     DS_TRY(val_testbed_for(&row, job->zero_shot, &testbed, err));
     testbed.without = job->without;
+    if (!testbed.nic_mb_per_s && !val_is_mixed(&row)) /* the machine is mixed.c's */
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "not stated: cluster_id");
     ds_status status = check_dense(&row, &testbed, err);
     val_testbed_complete(&testbed, &row);
     if (status == DS_OK) status = predict_row(job, ground, row, &testbed, p, err);
@@ -572,6 +573,7 @@ static void set_interval(const val_job *job, val_prediction *p) {
     uint32_t profile = 0, kind;
     ds_error unsaid;
     char gpu[64];
+    if (p->high > 0) return; /* the network's */
     val_gpu_name(p->row.gpu, gpu, sizeof gpu);
     if (val_testbed_for(&p->row, job->zero_shot, &testbed, &unsaid) != DS_OK || !testbed.profile)
         return;

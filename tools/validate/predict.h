@@ -28,6 +28,12 @@ typedef struct val_prediction {
     int64_t mbs, vpp; /* used: the row's, or the best, where it does not say */
 } val_prediction;
 
+struct val_job;
+typedef struct val_plan_request val_plan_request; /* mfu.h */
+/* Finds the fastest plan for a cluster and a model, and its step. */
+typedef ds_status (*val_planner)(const struct val_job *job, val_plan_request *request,
+                                 ds_error *err);
+
 typedef struct val_job {
     const ds_profiles *profiles;
     ds_load_options load;
@@ -36,6 +42,7 @@ typedef struct val_job {
     bool zero_shot;  /* no calibrated profile counts: the generic profile of each device does */
     const char
         *without; /* terms of the cost model that do not count, "tiles, launch"; NULL: none */
+    val_planner planner; /* NULL: rows that leave the layout to a planner are refused */
 } val_job;
 
 /* Predicts the rows, each filled in but for what follows `file`; every row ends with a time or a

@@ -263,6 +263,7 @@ void val_row_read(const ds_csv *csv, uint32_t index, val_row *out) {
         .name = TEXT("case"),
         .stated = TEXT("layout_stated"),
         .cluster_id = TEXT("cluster_id"),
+        .cluster = TEXT("cluster"),
         .stage_devices = TEXT("stage_devices"),
         .stage_layers = TEXT("stage_layers"),
         .outcome = TEXT("outcome"),
@@ -272,6 +273,7 @@ void val_row_read(const ds_csv *csv, uint32_t index, val_row *out) {
     out->recompute = recompute_of(&in, recomputes);
     out->precision = precision_of(&in);
     out->params_b = real_of(&in, "params_b", MAX_SIZE);
+    if (*out->cluster_id) out->mfu_pct = real_of(&in, "mfu_pct", 100);
     out->layers = SIZE("layers");
     out->hidden = SIZE("hidden");
     out->heads = SIZE("heads");

@@ -48,6 +48,7 @@ static void fill_in(val_row *r) {
     if (!r->vpp) r->vpp = 1;
     if (!r->ffn) r->ffn = 4 * r->hidden;
     if (!r->kv_heads) r->kv_heads = r->heads;
+    if (!r->gpus_per_node) r->no_node_size = true;
     if (!r->gpus_per_node || r->gpus_per_node > r->gpus) r->gpus_per_node = r->gpus;
     bool sized = r->params_b > 0 && r->hidden && r->vocab && r->pp;
     if (!r->layers && sized) r->layers = layers_of(r);

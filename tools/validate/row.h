@@ -4,7 +4,7 @@
  * source_id source_ref model params_b layers hidden heads kv_heads ffn vocab seq gpu gpus
  * gpus_per_node intra_link inter_link dp tp pp cp ep vpp schedule mbs gbs zero_stage seq_parallel
  * recompute precision iter_time_s iter_time_derived_s mem_gb mem_kind split notes case layout_stated
- * cluster_id stage_devices stage_layers outcome row_quality. A blank
+ * mfu_pct cluster_id cluster stage_devices stage_layers outcome row_quality. A blank
  * cell is what the source does not say; a cell that cannot be read, or that no run has (dp = 0,
  * precision = int8), is no blank one: its row is refused, with column and value. zero_stage is 0 to
  * 3, or FSDP, which is 3; "3 (HSDP, groups of 8)" shares weights out in groups. Nothing is
@@ -29,8 +29,8 @@ typedef struct val_row {
     const char *name;                    /* the cell `case`: of a table that names its rows */
     const char *stated;                  /* the cell layout_stated */
     /* Of tables of mixed clusters (mixed.h); blank else. */
-    const char *cluster_id, *stage_devices, *stage_layers, *outcome, *quality;
-    double params_b;
+    const char *cluster_id, *cluster, *stage_devices, *stage_layers, *outcome, *quality;
+    double params_b, mfu_pct;
     int64_t layers, hidden, heads, kv_heads, ffn, vocab, seq;
     int64_t gpus, gpus_per_node, dp, tp, pp, cp, ep, vpp, mbs, gbs;
     int64_t zero;                 /* -1: not stated */
@@ -40,6 +40,7 @@ typedef struct val_row {
     int64_t sp;                   /* -1: not stated, which counts as off */
     double memory_gb;             /* 0: not stated, or no number (OOM) */
     const val_known_model *known; /* NULL: the row has its dims itself */
+    bool no_node_size;            /* gpus_per_node is blank, and filled in */
     bool flawed;                  /* the source marks its figure as a known regression */
     int64_t release; /* of the software, as 2606 of "[26.06.01 NeMo Container"; 0: not stated */
     double seconds;  /* a step: iter_time_s, else iter_time_derived_s; 0: not stated */

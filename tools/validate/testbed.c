@@ -282,7 +282,7 @@ const val_testbed *val_testbed_of(const val_row *row) {
 const char *val_set_of(const val_row *row, const char *file, char *room, size_t n) {
     const val_testbed *testbed = val_testbed_of(row);
     if (testbed && testbed->set) return testbed->set;
-    if (*row->cluster_id && *row->source_id) return row->source_id;
+    if ((*row->cluster_id || *row->stage_devices) && *row->source_id) return row->source_id;
     const char *name = strrchr(file, '/');
     name = name ? name + 1 : file;
     if (strncmp(name, "e2e_", 4) == 0) name += 4;

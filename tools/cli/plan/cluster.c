@@ -63,6 +63,8 @@ int cli_plan_find_cluster(cli_plan *plan, const ds_profiles *profiles) {
 /* Each kind's own network meets the others' at one switch. Without --between the switch is no limit:
  * 1,000 GB/s a kind. */
 void cli_plan_put_cluster(const cli_plan *plan, ds_buf *out) {
+    if (plan->cluster_text) ds_buf_put(out, plan->cluster_text);
+    if (plan->cluster_text) return;
     for (uint32_t i = 0; i < plan->n_parts; i++)
         ds_buf_printf(out, "import \"machines/%s.dir\" as m%" PRIu32 " with nodes = %" PRId64 "\n",
                       plan->parts[i].machine->name, i, plan->parts[i].machines);

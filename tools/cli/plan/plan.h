@@ -45,10 +45,11 @@ enum { CLI_PARTS = 4, CLI_TYPES = 8 };
 /* The model, the machine and the goal of a plan. Texts are in the arena or the caller's. */
 typedef struct cli_plan {
     ds_arena *arena;
-    const char *source;  /* MODEL as it was typed */
-    const char *gpu;     /* --gpu: a GPU or a machine; NULL: --on, or the scenario's own topology */
-    int64_t nodes;       /* 0: not said */
-    const char *cluster; /* --cluster: machines of several kinds; NULL: not said */
+    const char *source; /* MODEL as it was typed */
+    const char *gpu;    /* --gpu: a GPU or a machine; NULL: --on, or the scenario's own topology */
+    int64_t nodes;      /* 0: not said */
+    const char *cluster_text; /* topologies in place of those of `parts`; NULL: none */
+    const char *cluster;      /* --cluster: machines of several kinds; NULL: not said */
     cli_part parts[CLI_PARTS];
     uint32_t n_parts;
     double between_gb_per_s; /* of the link between kinds; 0: no limit */
