@@ -345,6 +345,7 @@ static ds_status make(searcher *s, const ds_pase_source *source, const ds_profil
     DS_TRY(ds_tag_model_read(source, profiles, &p->model, err));
     ds_tag_model_gather(p->model, s->options->n_groups);
     DS_TRY(ds_tag_choices_new(p->model, &p->choices, err));
+    p->least_us = ds_tag_least_us(p->choices);
     DS_TRY(ds_tag_whole_new(source, profiles, p->choices, &p->whole, err));
     s->n_groups = p->model->problem.graph.n_groups;
     s->actions = p->choices->action;

@@ -30,6 +30,7 @@ typedef struct ds_tag_plan {
     ds_tag_simulated baseline[DS_TAG_N_BASELINES]; /* a status: there is none */
     ds_tag_simulated best;
     ds_tag_simulated tree; /* the best before local improvement */
+    double least_us;       /* ds_tag_least_us */
     uint64_t n_playouts, n_evaluated, n_simulated;
     uint32_t n_checked; /* leaves simulated from their text as well: one in 256 */
 } ds_tag_plan;
@@ -42,6 +43,11 @@ ds_status ds_tag_plan_new(const ds_pase_source *source, const ds_profiles *profi
 void ds_tag_plan_free(ds_tag_plan *plan);
 /* The fastest baseline that fits; DS_TAG_N_BASELINES: none does. */
 ds_tag_baseline_id ds_tag_plan_rival(const ds_tag_plan *plan);
+
+/* Microseconds that every deployment computes for at least on some GPU, by prices that are lines
+ * between the priced batches (ds_tag_op_us): a lower bound of its step. Transfers and waiting are left
+ * out. O(groups · actions · machines) (least.c). */
+double ds_tag_least_us(const ds_tag_choices *choices);
 
 /* Times, a line for each run of base groups of one action (report.c). */
 void ds_tag_plan_print(const ds_tag_plan *plan, ds_buf *out);

@@ -98,6 +98,12 @@ void ds_tag_plan_print(const ds_tag_plan *p, ds_buf *out) {
     for (uint32_t i = 0; i < DS_TAG_N_BASELINES; i++)
         print_time(name_of(p, i), p, &p->baseline[i], out);
     print_time("found", p, &p->best, out);
+    ds_buf_printf(out, "  %-34s ", "the least computation");
+    ds_print_ps((int64_t)(p->least_us * 1e6), out);
+    if (!p->best.status)
+        ds_buf_printf(out, ", a gap of %.1f %%",
+                      100 * (1 - p->least_us * 1e6 / (double)p->best.step_ps));
+    ds_buf_putc(out, '\n');
     if (rival != DS_TAG_N_BASELINES)
         ds_buf_printf(out, "  a factor is against %s, the fastest that fits\n", name_of(p, rival));
     ds_buf_printf(out,
@@ -136,6 +142,7 @@ void ds_tag_plan_put_json(const ds_tag_plan *p, ds_json *json) {
     ds_json_key_int(json, "leaves_checked", p->n_checked);
     for (uint32_t i = 0; i < DS_TAG_N_BASELINES; i++) put_simulated(keys[i], &p->baseline[i], json);
     put_simulated("found", &p->best, json);
+    ds_json_key_int(json, "least_computation_ps", (int64_t)(p->least_us * 1e6));
     if (rival != DS_TAG_N_BASELINES) {
         ds_json_key_string(json, "best_baseline", keys[rival]);
         ds_json_key_double(json, "times_as_fast", speed_of(p, &p->best));

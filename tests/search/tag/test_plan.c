@@ -71,6 +71,13 @@ Test(tag_plan, vgg19_beats_the_strategy_by_hand) {
     cr_expect_eq(ds_tag_plan_rival(c.plan), DS_TAG_SUBSET);
     cr_expect_lt(c.plan->best.step_ps, INT64_C(70530000000));
     cr_expect(c.plan->best.fits);
+    /* 19.63 G products an image (Simonyan and Zisserman), three times but for the first layer's
+     * gradient of the images, at the data sheets' 15.7, 11.34 and 9.3 TFLOP/s: 29.6 ms. Operations
+     * bound by memory add up to a tenth. */
+    double flop = 2 * (3 * 19.63e9 - 0.0867e9) * 48,
+           flop_per_us = (4 * 15.7 + 8 * 11.34 + 4 * 9.3) * 1e6;
+    cr_expect_gt(c.plan->least_us, flop / flop_per_us);
+    cr_expect_lt(c.plan->least_us, 1.1 * flop / flop_per_us);
     cr_assert_eq(ds_tag_whole_text(c.plan->whole, c.plan->choice, &text, &err), DS_OK);
     sim_run_text(&run, text.text, "batch=48", false);
     cr_assert_eq(run.status, DS_OK, "%s", run.err.message);
@@ -94,6 +101,8 @@ Test(tag_plan, improvement_finds_the_optimum) {
         choice[1] = i / n;
         ds_tag_simulated r = ds_tag_whole_simulate(c.plan->whole, choice, NULL);
         cr_expect(r.status || !r.fits || r.step_ps >= c.plan->best.step_ps, "%u and %u", choice[0],
+                  choice[1]);
+        cr_expect(r.status || (double)r.step_ps >= 1e6 * c.plan->least_us, "%u and %u", choice[0],
                   choice[1]);
     }
     options.n_workers = 3;
