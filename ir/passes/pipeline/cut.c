@@ -450,10 +450,14 @@ static ds_status check_flow(const cutter *x, ds_error *err) {
             return ds_error_set(
                 err, DS_ERR_UNSUPPORTED, x->func->body.ops[i]->loc,
                 "pipeline: %%%s of chunk %u reads %%%s of chunk %u: against the "
-                "direction of the %s pass",
+                "direction of the %s pass%s",
                 x->func->body.ops[i]->n_out ? name_of(x, x->func->body.ops[i]->out[0].i) : "?",
                 op->chunk, name_of(x, v), from->chunk,
-                op->phase == DS_PIPE_F ? "forward" : "backward");
+                op->phase == DS_PIPE_F ? "forward" : "backward",
+                strstr(name_of(x, v), ".again")
+                    ? ": what is computed again lies on two stages: cut elsewhere (stage_layers), "
+                      "or recompute less"
+                    : "");
         }
     }
     return DS_OK;
