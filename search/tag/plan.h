@@ -53,7 +53,8 @@ double ds_tag_least_us(const ds_tag_choices *choices);
 void ds_tag_plan_print(const ds_tag_plan *plan, ds_buf *out);
 /* Members of an open object. */
 void ds_tag_plan_put_json(const ds_tag_plan *plan, ds_json *json);
-/* "v100 x 4, gtx x 8": the GPUs of an action, by machine. */
-void ds_tag_print_devices(const ds_tag_model *model, const ds_tag_action *action, ds_buf *out);
+/* action[n_groups]: a line, or an object of the member `deployment`, for each run. */
+void ds_tag_print_runs(const ds_tag_model *model, const ds_tag_action *action, ds_buf *out);
+void ds_tag_put_runs(const ds_tag_model *model, const ds_tag_action *action, ds_json *json);
 
 #endif

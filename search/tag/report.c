@@ -3,9 +3,11 @@
 
 #include "ir/base/units.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-void ds_tag_print_devices(const ds_tag_model *model, const ds_tag_action *action, ds_buf *out) {
+/* "v100 x 4, gtx x 8": the GPUs of an action, by machine. */
+static void print_devices(const ds_tag_model *model, const ds_tag_action *action, ds_buf *out) {
     const ds_tag_cluster *c = &model->problem.cluster;
     const char *comma = "";
     for (uint32_t m = 0; m < c->n_machines; m++) {
@@ -31,14 +33,23 @@ static void print_way(const ds_tag_model *model, const ds_tag_action *a, ds_buf 
     }
 }
 
-static uint32_t action_of(const ds_tag_plan *p, uint32_t base) {
-    return p->choice[p->model->group_of[base]];
+/* The end of the run of base groups of one action that begins with `first`. */
+static uint32_t end_of_run(const ds_tag_model *m, const ds_tag_action *action, uint32_t first) {
+    const ds_tag_action *a = &action[m->group_of[first]], *z;
+    uint32_t end = first + 1;
+    for (; end < m->n_base; end++) {
+        z = &action[m->group_of[end]];
+        if (z->gpus != a->gpus || z->way != a->way || z->share != a->share) break;
+    }
+    return end;
 }
 
-static uint32_t end_of_run(const ds_tag_plan *p, uint32_t first) {
-    uint32_t end = first + 1;
-    while (end < p->model->n_base && action_of(p, end) == action_of(p, first)) end++;
-    return end;
+/* [group]; to be freed. */
+static ds_tag_action *actions_of(const ds_tag_plan *p) {
+    uint32_t n = p->model->problem.graph.n_groups;
+    ds_tag_action *action = ds_xcalloc(n, sizeof *action);
+    for (uint32_t g = 0; g < n; g++) action[g] = p->choices->action[p->choice[g]];
+    return action;
 }
 
 static const char *const keys[DS_TAG_N_BASELINES] = {"data_parallel", "shares", "best_subset"};
@@ -73,16 +84,16 @@ static void print_time(const char *what, const ds_tag_plan *p, const ds_tag_simu
     ds_buf_printf(out, "%s\n", r->fits ? "" : ", does not fit");
 }
 
-static void print_runs(const ds_tag_plan *p, ds_buf *out) {
-    for (uint32_t b = 0, end; b < p->model->n_base; b = end) {
-        const ds_tag_action *a = &p->choices->action[action_of(p, b)];
-        end = end_of_run(p, b);
+void ds_tag_print_runs(const ds_tag_model *m, const ds_tag_action *action, ds_buf *out) {
+    for (uint32_t b = 0, end; b < m->n_base; b = end) {
+        const ds_tag_action *a = &action[m->group_of[b]];
+        end = end_of_run(m, action, b);
         ds_buf_printf(out, "  %4u  ", end - b);
-        ds_tag_print_devices(p->model, a, out);
+        print_devices(m, a, out);
         ds_buf_put(out, "  ");
-        print_way(p->model, a, out);
-        ds_buf_printf(out, "  %s", p->model->base[b].name);
-        if (end - b > 1) ds_buf_printf(out, " … %s", p->model->base[end - 1].name);
+        print_way(m, a, out);
+        ds_buf_printf(out, "  %s", m->base[b].name);
+        if (end - b > 1) ds_buf_printf(out, " … %s", m->base[end - 1].name);
         ds_buf_putc(out, '\n');
     }
 }
@@ -110,7 +121,9 @@ void ds_tag_plan_print(const ds_tag_plan *p, ds_buf *out) {
                   "  the text of the found deployment%s takes the same\n\n"
                   "  base groups  devices  way  operations\n",
                   p->n_checked ? ", and of one leaf in 256," : "");
-    print_runs(p, out);
+    ds_tag_action *action = actions_of(p);
+    ds_tag_print_runs(p->model, action, out);
+    free(action);
 }
 
 static void put_simulated(const char *key, const ds_tag_simulated *r, ds_json *json) {
@@ -124,12 +137,25 @@ static void put_simulated(const char *key, const ds_tag_simulated *r, ds_json *j
     ds_json_end_object(json);
 }
 
-static void put_devices(const ds_tag_model *model, const ds_tag_action *action, ds_json *json) {
-    ds_buf text = {0};
-    ds_tag_print_devices(model, action, &text);
-    ds_json_key_string(json, "devices", text.text ? text.text : "");
-    ds_json_key_string(json, "way", ds_tag_way_word(action->way));
-    ds_buf_deinit(&text);
+void ds_tag_put_runs(const ds_tag_model *m, const ds_tag_action *action, ds_json *json) {
+    ds_json_key(json, "deployment");
+    ds_json_begin_array(json);
+    for (uint32_t b = 0, end; b < m->n_base; b = end) {
+        const ds_tag_action *a = &action[m->group_of[b]];
+        ds_buf devices = {0};
+        end = end_of_run(m, action, b);
+        print_devices(m, a, &devices);
+        ds_json_begin_object(json);
+        ds_json_key_string(json, "devices", devices.text ? devices.text : "");
+        ds_json_key_string(json, "way", ds_tag_way_word(a->way));
+        ds_json_key(json, "operations");
+        ds_json_begin_array(json);
+        for (uint32_t i = b; i < end; i++) ds_json_string(json, m->base[i].name);
+        ds_json_end_array(json);
+        ds_json_end_object(json);
+        ds_buf_deinit(&devices);
+    }
+    ds_json_end_array(json);
 }
 
 void ds_tag_plan_put_json(const ds_tag_plan *p, ds_json *json) {
@@ -147,17 +173,7 @@ void ds_tag_plan_put_json(const ds_tag_plan *p, ds_json *json) {
         ds_json_key_string(json, "best_baseline", keys[rival]);
         ds_json_key_double(json, "times_as_fast", speed_of(p, &p->best));
     }
-    ds_json_key(json, "deployment");
-    ds_json_begin_array(json);
-    for (uint32_t b = 0, end; b < p->model->n_base; b = end) {
-        end = end_of_run(p, b);
-        ds_json_begin_object(json);
-        put_devices(p->model, &p->choices->action[action_of(p, b)], json);
-        ds_json_key(json, "operations");
-        ds_json_begin_array(json);
-        for (uint32_t i = b; i < end; i++) ds_json_string(json, p->model->base[i].name);
-        ds_json_end_array(json);
-        ds_json_end_object(json);
-    }
-    ds_json_end_array(json);
+    ds_tag_action *action = actions_of(p);
+    ds_tag_put_runs(p->model, action, json);
+    free(action);
 }

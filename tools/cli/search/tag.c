@@ -69,20 +69,7 @@ static void put_tag(const ds_tag_model *m, const ds_tag_tree_result *r, int64_t 
     ds_json_key_int(&j, "base_us", r->base_us);
     ds_json_key_int(&j, "found_us", r->best_us);
     ds_json_key_int(&j, "lower_bound_us", lower_us);
-    ds_json_key(&j, "deployment");
-    ds_json_begin_array(&j);
-    for (uint32_t b = 0; r->best && b < m->n_base; b++) {
-        const ds_tag_action *a = &r->best[m->group_of[b]];
-        ds_buf devices = {0};
-        ds_tag_print_devices(m, a, &devices);
-        ds_json_begin_object(&j);
-        ds_json_key_string(&j, "operation", m->base[b].name);
-        ds_json_key_string(&j, "devices", devices.text);
-        ds_json_key_string(&j, "way", ds_tag_way_word(a->way));
-        ds_json_end_object(&j);
-        ds_buf_deinit(&devices);
-    }
-    ds_json_end_array(&j);
+    ds_tag_put_runs(m, r->best, &j);
     ds_json_end_object(&j);
     ds_buf_putc(out, '\n');
 }
@@ -105,18 +92,7 @@ static void print_tag(const ds_tag_model *m, const ds_tag_tree_result *r, int64_
                   (double)r->base_us / (double)r->best_us);
     ds_buf_printf(out, "  lower bound   %12lld us, a gap of %.1f %%\n\n", (long long)lower_us,
                   100 * (1 - (double)lower_us / (double)r->best_us));
-    for (uint32_t b = 0, end; b < m->n_base; b = end) {
-        const ds_tag_action *a = &r->best[m->group_of[b]];
-        for (end = b + 1; end < m->n_base; end++) {
-            const ds_tag_action *z = &r->best[m->group_of[end]];
-            if (z->gpus != a->gpus || z->way != a->way) break;
-        }
-        ds_buf_printf(out, "  %4u  ", end - b);
-        ds_tag_print_devices(m, a, out);
-        ds_buf_printf(out, "  %s  %s", ds_tag_way_word(a->way), m->base[b].name);
-        if (end - b > 1) ds_buf_printf(out, " … %s", m->base[end - 1].name);
-        ds_buf_putc(out, '\n');
-    }
+    ds_tag_print_runs(m, r->best, out);
 }
 
 static ds_status write_certificate(const cli_search_tag *o, const ds_pase_source *source,
