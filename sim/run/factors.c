@@ -35,7 +35,8 @@ typedef struct finder {
     const ds_op_group *group;
     const char *model;
     ds_arena *arena;
-    const char *axis; /* of the replicas, interned; NULL: not known */
+    const char **axes; /* of the replicas, interned; NULL: not known */
+    uint32_t n_axes;
     const ds_group *ring;
     DS_VEC(const char *) taken; /* patterns of backward operations that another group has */
     DS_VEC(vertex) vertices;
@@ -89,23 +90,46 @@ static bool is_backward(const finder *f, uint32_t inst) {
     return false;
 }
 
+static bool is_axis(const finder *f, const char *name) {
+    for (uint32_t i = 0; i < f->n_axes; i++)
+        if (f->axes[i] == name) return true;
+    return false;
+}
+
 static bool is_reduction(const finder *f, const ds_record *record) {
     bool is = record->kind == DS_REC_COMM && record->op &&
               (record->op->code == DS_OP_ALL_REDUCE || record->op->code == DS_OP_REDUCE_SCATTER) &&
-              record->op->n_over == 1 && record->n_groups == 1 && record->groups[0].n_devices > 1;
-    return is && (!f->axis || f->axis == record->op->over[0]);
+              record->n_groups == 1 && record->groups[0].n_devices > 1;
+    for (uint32_t i = 0; is && f->axes && i < record->op->n_over; i++)
+        is = is_axis(f, record->op->over[i]);
+    return is && (!f->axes || record->op->n_over == f->n_axes);
+}
+
+/* Is the value made by a backward operation of the group, or a sum of such values (over microbatches, over
+ * turns)? */
+static bool is_of_group(const finder *f, uint32_t value, uint32_t depth) {
+    uint32_t inst = f->plan->values.at[origin_of(f, value)].inst;
+    const ds_record *record = record_of(f, inst);
+    if (is_backward(f, inst)) return true;
+    bool sums = record->op && record->kind == DS_REC_COMPUTE && depth &&
+                ds_op_desc_of(record->op->code)->flags & DS_OPF_LAZY;
+    for (uint32_t k = 0; sums && k < ds_plan_n_reads(f->plan, inst); k++)
+        if (is_of_group(f, f->plan->operands.at[f->plan->insts.at[inst].first_operand + k],
+                        depth - 1))
+            return true;
+    return false;
 }
 
 /* The first reduction of what a backward operation makes tells the replicas. */
 static void find_replicas(finder *f) {
-    for (uint32_t i = 0; i < f->plan->insts.n && !f->axis; i++) {
+    for (uint32_t i = 0; i < f->plan->insts.n && !f->axes; i++) {
         const ds_record *record = record_of(f, i);
         if (!is_reduction(f, record)) continue;
         for (uint32_t k = 0; k < ds_plan_n_reads(f->plan, i); k++) {
             uint32_t value = f->plan->operands.at[f->plan->insts.at[i].first_operand + k];
-            const ds_vinst *v = &f->plan->values.at[origin_of(f, value)];
-            if (!is_backward(f, v->inst)) continue;
-            f->axis = record->op->over[0];
+            if (!is_of_group(f, value, 4)) continue;
+            f->axes = record->op->over;
+            f->n_axes = record->op->n_over;
             f->ring = &record->groups[0];
         }
     }
@@ -177,13 +201,13 @@ static int64_t bytes_of(const finder *f, uint32_t value) {
 static bool is_split(const finder *f, const ds_type *type) {
     for (uint32_t d = 0; d < type->rank; d++)
         for (uint32_t k = 0; k < type->dims[d].n_splits; k++)
-            if (type->dims[d].splits[k].axis == f->axis) return true;
+            if (is_axis(f, type->dims[d].splits[k].axis)) return true;
     return false;
 }
 
 static bool is_partial(const finder *f, const ds_type *type) {
     for (uint32_t i = 0; i < type->n_partials; i++)
-        if (type->partials[i].axis == f->axis) return true;
+        if (is_axis(f, type->partials[i].axis)) return true;
     return false;
 }
 
@@ -304,7 +328,7 @@ static ds_sfb_tensor *list_tensors(finder *f) {
 
 static ds_status choose(finder *f, ds_factors *out, ds_error *err) {
     find_replicas(f);
-    if (!f->axis) return DS_OK;
+    if (!f->axes) return DS_OK;
     f->vertex_of = DS_NEW_N(f->arena, uint32_t, f->plan->records.n + 1);
     f->counted = DS_NEW_N(f->arena, bool, f->plan->values.n + 1);
     read_plan(f);

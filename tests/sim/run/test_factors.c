@@ -138,6 +138,18 @@ Test(factors, transformer) {
     cr_expect_eq(n, 0);
 }
 
+/* Gradients are summed over microbatches before they are reduced, factors are gathered in each. */
+Test(factors, microbatches) {
+    uint32_t n;
+    double plain = step_ms("vgg19", "", 12, "microbatches = 2", &n);
+    double whole =
+        step_ms("vgg19", "", 12, "microbatches = 2\nops { \"head.fc?\" = on @all [] }", &n);
+    double factors = step_ms("vgg19", "", 12, "microbatches = 2\n" SFB, &n);
+    cr_expect_lt(factors, whole, "%.2f ms, %.2f ms", factors, whole);
+    cr_expect_lt(factors, plain / 4, "%.2f ms of %.2f", factors, plain);
+    cr_expect_gt(n, 0);
+}
+
 /* A group of one layer leaves the others as they are; the cost of one bottleneck gathers less. */
 Test(factors, the_group_and_its_cost) {
     uint32_t n;

@@ -121,7 +121,7 @@ static void put_meshes(const random_model *m, ds_buf *out) {
     ds_buf_put(out, "mesh @every = [dp = 8] on @box order (3, 1, 4, 0, 5, 2, 6, 7)\n");
     for (uint32_t g = 0; g < GROUPS; g++) {
         uint32_t n = devices_of(m, g), lo = draw(m->seed, 3, g, DEVICES + 1 - n);
-        bool two = n == 4 && draw(m->seed, 4, g, 2) && way_of(m->seed, g) != SFB;
+        bool two = n == 4 && draw(m->seed, 4, g, 2);
         ds_buf_printf(out, "mesh @g%u = pick %u..%u of @every [%s]\n", g, lo, lo + n,
                       axes[n - 1 + two]);
     }
