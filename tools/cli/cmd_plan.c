@@ -397,13 +397,12 @@ static int no_machine(void) {
 }
 
 static int plan_kinds(arguments *args, const ds_profiles *profiles) {
-    if (args->html || args->search.sweep.path) {
-        fprintf(stderr,
-                "distsim: error: %s is for plans of one kind of devices: a search over several "
-                "kinds has no table of candidates\n",
-                args->html ? "--html" : "-o");
+    if (args->search.sweep.path) {
+        fprintf(stderr, "distsim: error: -o is for plans of one kind of devices: a search over "
+                        "several kinds has no table of candidates\n");
         return 2;
     }
+    args->mixed.html = args->html;
     args->mixed.json = args->json;
     args->mixed.write = args->write;
     args->mixed.top = args->top;

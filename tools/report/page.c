@@ -92,6 +92,10 @@ void report_schedules_page(const char *schedules, ds_buf *out) {
     object_page("schedules", schedules, NULL, out);
 }
 
+void report_kinds_page(const char *plans, ds_buf *out) {
+    object_page("kinds", plans, NULL, out);
+}
+
 void report_search_page(const char *search, const char *file, ds_buf *out) {
     object_page("search", search, file, out);
 }

@@ -31,6 +31,8 @@ ds_status report_sweep_page(const char *path, const char *file, ds_buf *out, ds_
 
 /* The page of a model under every schedule: the JSON object of `schedule --run`. */
 void report_schedules_page(const char *schedules, ds_buf *out);
+/* The page of plans on several kinds of machines: the JSON object of `plan`. */
+void report_kinds_page(const char *plans, ds_buf *out);
 /* The page of a search over a file's model: the JSON object of `search`, without how long it took. */
 void report_search_page(const char *search, const char *file, ds_buf *out);
 

@@ -55,3 +55,25 @@ function drawPlan() {
   window.drawn.sweep = sweep;
   sweep.draw();
 }
+
+// Plans on several kinds of machines: the object of `plan --cluster --json`.
+function drawKinds() {
+  const plan = DATA.kinds, best = plan.plans[0], answer = document.getElementById("answer");
+  document.title = `Plan: ${plan.model} on several kinds of machines`;
+  document.getElementById("title").textContent = `${plan.model}, ${plan.batch} samples a step, on several kinds of machines`;
+  if (!best) {
+    answer.append(h("strong", {class: "bad"}, "Nothing fits"), `: ${plan.structures} structures were estimated, ${plan.simulated} simulated.`);
+    return;
+  }
+  answer.append(h("strong", {}, h("data", {value: best.step_time_ps, id: "step"}, ps(best.step_time_ps))), ` a step: ${best.plan}. The best by ${plan.objective} of ${plan.simulated} simulated plans, out of ${plan.structures} structures that were estimated.`);
+  const priced = plan.plans.some(p => p.cost !== undefined), powered = plan.plans.some(p => p.energy !== undefined);
+  const columns = [["step_time_ps", p => p.step_time_ps, plain], ["step time", p => p.step_time_ps, ps]];
+  if (priced) columns.push(["$ a million", p => p.cost, digits], ["$ with preemptions", p => p.expected, digits]);
+  if (powered) columns.push(["J, at most", p => p.energy, digits]);
+  columns.push(["peak memory", p => p.peak_memory_bytes, bytes], ["plan", p => p.plan], ["strategy", p => p.strategy]);
+  part("plans", "The best plans", tableOf("best first", columns, plan.plans));
+  if (plan.front) part("front", "Time and $", tableOf("Pareto front among the simulated plans", columns, plan.front));
+  if (plan.peers) part("peers", "Other planners' methods", tableOf("the fastest of each method's best plans, simulated alike", [["method", p => p.method], ...columns], Object.entries(plan.peers).map(([method, p]) => ({method, ...p}))));
+  const block = h("pre", {}, plan.scenario);
+  part("scenario", "The plan as a scenario", block, h("div", {class: "bar"}, copyButton(() => plan.scenario, block), h("button", {type: "button", click: () => save("plan.dir", plan.scenario, "text/plain")}, "Save the plan as a scenario")));
+}

@@ -3,6 +3,7 @@
 
 #include "ir/base/json.h"
 #include "ir/base/units.h"
+#include "tools/report/page.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -306,6 +307,16 @@ static ds_status write_plan(const cli_mixed *mixed, const ds_mixed_plan *best, d
     return status;
 }
 
+static ds_status write_page(const cli_mixed *mixed, const char *scenario, ds_error *err) {
+    ds_buf json = {0}, page = {0};
+    put_json(mixed, scenario, &json);
+    report_kinds_page(json.text, &page);
+    ds_status status = cli_write(mixed->common, mixed->args->html, page.text, page.n, err);
+    ds_buf_deinit(&json);
+    ds_buf_deinit(&page);
+    return status;
+}
+
 static void put_nothing(const cli_mixed *mixed, ds_buf *out) {
     if (mixed->args->within_s > 0)
         ds_buf_printf(out, "\nno simulated plan fits and takes %g s at most\n",
@@ -333,6 +344,7 @@ static ds_status show(const cli_mixed *mixed, ds_error *err) {
         if (!best) put_nothing(mixed, &out);
     }
     ds_status status = best && mixed->args->write ? write_plan(mixed, best, err) : DS_OK;
+    if (status == DS_OK && mixed->args->html) status = write_page(mixed, scenario.text, err);
     bool writes = mixed->args->write && strcmp(mixed->args->write, "-") == 0;
     if (status == DS_OK) fputs(out.text, writes ? stderr : stdout);
     fprintf(stderr, "%.1f s\n", mixed->seconds);

@@ -13,7 +13,7 @@ typedef struct cli_mixed_arguments {
     double checkpoint_s, restart_s; /* 0: the defaults below */
     double within_s;                /* slower plans do not count; 0: any */
     bool front, peers, json;
-    const char *write;
+    const char *write, *html;
     uint32_t top;
     uint64_t max_runs;  /* 0: the default */
     uint32_t n_workers; /* 0: one a processor */
