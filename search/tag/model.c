@@ -51,17 +51,29 @@ static ds_status refuse(ds_loc loc, const char *why, ds_error *err) {
     return ds_error_set(err, DS_ERR_UNSUPPORTED, loc, "the tree search takes no %s", why);
 }
 
+/* What the search would drop in silence is refused, unless it says nothing. */
+static ds_status check_key(const ds_unit *unit, const ds_attr *key, ds_error *err) {
+    int64_t n;
+    bool is_one = key->kind == DS_ATTR_EXPR && ds_expr_is_int(&unit->exprs, key->expr, &n) &&
+                  n == (strcmp(key->name, "zero") != 0);
+    if (is_one || strcmp(key->name, "dp") == 0 || strcmp(key->name, "bucket_size") == 0)
+        return DS_OK;
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, key->loc,
+                        "the tree search chooses the strategy itself and takes dp and bucket_size "
+                        "alone from the scenario: leave %s out",
+                        key->labelled ? "groups" : key->name);
+}
+
 static ds_status check_scenario(const ds_unit *unit, ds_error *err) {
     const ds_attr *mesh = ds_scenario_find(unit, "", "mesh");
-    const ds_attr *micro = ds_scenario_find(unit, "strategy", "microbatches");
-    int64_t n;
+    const ds_attr *strategy = ds_scenario_find(unit, "", "strategy");
     if (!ds_scenario_model(unit)) return refuse(DS_NOWHERE, "scenario without a `model`", err);
     if (ds_scenario_n_jobs(unit) > 0) return refuse(DS_NOWHERE, "scenario with jobs", err);
     if (!ds_scenario_topology(unit)) return refuse(DS_NOWHERE, "scenario without `on`", err);
     if (mesh) return refuse(mesh->loc, "`mesh`: the search chooses devices itself", err);
     if (!ds_scenario_trains(unit)) return refuse(DS_NOWHERE, "scenario that does not train", err);
-    if (micro && !(ds_expr_is_int(&unit->exprs, micro->expr, &n) && n == 1))
-        return refuse(micro->loc, "step of several microbatches", err);
+    for (uint32_t i = 0; strategy && i < strategy->n_items; i++)
+        DS_TRY(check_key(unit, &strategy->items[i], err));
     return DS_OK;
 }
 

@@ -177,7 +177,14 @@ static void settle_along(ds_tag_tree *t, const leaf *l) {
 static ds_status evaluate_tag(const ds_tag_tree *t, leaf *l) {
     uint32_t depth = t->nodes.at[l->node].depth;
     ds_tag_outcome out;
-    DS_TRY(ds_tag_simulate(t->options.problem, l->action, &l->scratch, &out, &l->err));
+    ds_status status = ds_tag_simulate(t->options.problem, l->action, &l->scratch, &out, &l->err);
+    if (status == DS_ERR_DEADLOCK) { /* of a chain of collectives: it never ends */
+        l->value = -1;
+        l->us = INT64_MAX;
+        for (uint32_t i = 0; l->prior && i < t->n_actions; i++) l->prior[i] = 1.0 / t->n_actions;
+        return DS_OK;
+    }
+    DS_TRY(status);
     if (l->prior && depth < t->n_groups)
         ds_tag_prior_of(t->options.prior, &(ds_tag_state){t->view, l->action, depth, &out},
                         &l->scratch, l->prior);

@@ -110,7 +110,12 @@ Test(tag_model, what_the_search_does_not_take) {
         {"on = @mixed, model = @vgg19", "does not train"},
         {"model = @vgg19, train {}", "without `on`"},
         {"model = @vgg19, on = @mixed, train {}, strategy { microbatches = 2 }",
-         "several microbatches"},
+         "leave microbatches out"},
+        {"model = @vgg19, on = @mixed, train {}, strategy { dp = 16, tp = 1, zero = 1 }",
+         "leave zero out"},
+        {"model = @vgg19, on = @mixed, train {}, "
+         "strategy { dp = 16, group \"head\" { ops = [\"head.**\"], by = duplicate } }",
+         "leave groups out"},
     };
     ds_profiles *profiles;
     ds_error err;
