@@ -285,9 +285,19 @@ static ds_status fit_to_messages(ds_coll_builder *b, const char *algorithm, ds_c
     return DS_OK;
 }
 
+/* Do closed forms say of one phase that its messages take longer than `most_ps`? By a thousandth at
+ * least, which is more than times are rounded by. */
+static bool is_slower(const ds_coll_builder *b, int64_t most_ps) {
+    if (b->uneven || b->phases.n != 1) return false;
+    int64_t least_ps = ds_ps_sum(b->terms->launch_ps, b->least_ps);
+    return least_ps - least_ps / 1000 > most_ps;
+}
+
+/* out->ps: what is clearly slower need not be rehearsed, and gets DS_NEVER_PS. */
 static ds_status choose_this(ds_topo *topo, const ds_coll_request *request,
                              const ds_coll_cost *terms, const char *algorithm, ds_arena *arena,
                              ds_coll_choice *out, ds_error *err) {
+    int64_t most_ps = out->ps;
     ds_arena scratch;
     ds_arena_init(&scratch);
     ds_coll_builder b = {
@@ -299,7 +309,11 @@ static ds_status choose_this(ds_topo *topo, const ds_coll_request *request,
     for (uint32_t i = 0; i < b.phases.n && status == DS_OK; i++)
         status = phase_time(topo, request, &b.phases.at[i], terms, &out->phases[i], &out->ps, err);
     if (status == DS_OK && b.most_ps == DS_NEVER_PS) status = ds_coll__too_long(request, err);
-    if (status == DS_OK && is_unsure(&b)) status = fit_to_messages(&b, algorithm, out);
+    bool is_timed = status == DS_OK && is_unsure(&b);
+    if (is_timed && is_slower(&b, most_ps))
+        out->ps = DS_NEVER_PS;
+    else if (is_timed)
+        status = fit_to_messages(&b, algorithm, out);
     ds_coll__at_request(&b, status);
     ds_coll__deinit(&b);
     ds_arena_deinit(&scratch);
@@ -336,17 +350,17 @@ ds_status ds_coll_choose(ds_topo *topo, const ds_coll_request *request, const ds
     bool found = false;
     ds_status why = DS_OK;
     ds_error said = {0};
-    for (uint32_t i = 0; i < n; i++) {
-        ds_coll_choice this_one;
+    for (uint32_t i = n; i-- > 0;) { /* trees, of few messages, come behind rings */
+        ds_coll_choice this_one = {.ps = found ? out->ps : DS_NEVER_PS};
         ds_error refusal = {0};
         ds_status status = choose_this(topo, request, terms, names[i], arena, &this_one, &refusal);
-        if (ds_coll__says_more(status, why)) {
+        if (status != DS_OK && !ds_coll__says_more(why, status)) {
             why = status;
             said = refusal;
         }
         if (status != DS_OK && !ds_coll__is_passed_over(status)) break;
         if (status != DS_OK) continue;
-        if (!found || this_one.ps < out->ps) *out = this_one;
+        if (!found || this_one.ps <= out->ps) *out = this_one; /* of equal ones the first */
         found = true;
     }
     if (found && ds_coll__is_passed_over(why)) why = DS_OK;
