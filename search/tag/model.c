@@ -13,6 +13,7 @@
 #include "ir/ops/ops.h"
 #include "ir/passes/build/build.h"
 #include "ir/passes/build/path.h"
+#include "ir/strategy/group.h"
 #include "ir/strategy/scenario.h"
 #include "ir/verify/verify.h"
 #include "sim/run/run.h"
@@ -56,12 +57,13 @@ static ds_status check_key(const ds_unit *unit, const ds_attr *key, ds_error *er
     int64_t n;
     bool is_one = key->kind == DS_ATTR_EXPR && ds_expr_is_int(&unit->exprs, key->expr, &n) &&
                   n == (strcmp(key->name, "zero") != 0);
-    if (is_one || strcmp(key->name, "dp") == 0 || strcmp(key->name, "bucket_size") == 0)
+    if (is_one || key->labelled || strcmp(key->name, "dp") == 0 ||
+        strcmp(key->name, "bucket_size") == 0)
         return DS_OK;
     return ds_error_set(err, DS_ERR_UNSUPPORTED, key->loc,
-                        "the tree search chooses the strategy itself and takes dp and bucket_size "
-                        "alone from the scenario: leave %s out",
-                        key->labelled ? "groups" : key->name);
+                        "the tree search chooses the strategy itself and takes groups, dp and "
+                        "bucket_size alone from the scenario: leave %s out",
+                        key->name);
 }
 
 static ds_status check_scenario(const ds_unit *unit, ds_error *err) {
@@ -129,6 +131,7 @@ static ds_status open_scenario(reader *r, ds_error *err) {
     ds_diags_deinit(&diags);
     DS_TRY(status);
     DS_TRY(check_scenario(r->unit, err));
+    r->model->has_groups = ds_strategy_groups(r->unit) != NULL;
     DS_TRY(bind(r, 0, err));
     DS_TRY(ds_model_samples(&r->binding, &r->samples, err));
     if (r->samples < 1 || !ds_find_param(r->unit, "batch", &module, &index))

@@ -36,6 +36,7 @@ typedef struct ds_tag_model {
     const char **kind;    /* [kind of GPU]: name in the catalogue */
     const char **machine; /* [machine]: path of its first device */
     const char *topology;
+    bool has_groups; /* the scenario's strategy has some (ds_tag_whole_start) */
 } ds_tag_model;
 
 /* Reads the scenario of `source`. The model's samples must follow a param `batch` of the root

@@ -267,11 +267,17 @@ static void improve(searcher *s, const uint32_t *from, uint64_t end) {
 static void improve_starts(searcher *s) {
     uint32_t *choice = DS_NEW_N(&s->arena, uint32_t, s->n_groups + 1);
     uint64_t made = ds_tag_whole_count(s->plan->whole), n = s->options->n_whole;
-    s->plan->tree = s->plan->best;
-    memcpy(choice, s->plan->choice, s->n_groups * sizeof *choice);
-    improve(s, choice, made + n / 2);
-    memset(choice, 0, s->n_groups * sizeof *choice);
+    improve(s, s->plan->choice, made + n / 2);
     improve(s, choice, made + n);
+}
+
+/* The scenario's own groups are a deployment. */
+static ds_status try_start(searcher *s, ds_error *err) {
+    uint32_t *choice = DS_NEW_N(&s->arena, uint32_t, s->n_groups + 1);
+    bool is_given;
+    DS_TRY(ds_tag_whole_start(s->plan->whole, choice, &is_given, err));
+    if (is_given) take(s, choice);
+    return DS_OK;
 }
 
 /* ---- the search ---- */
@@ -354,6 +360,7 @@ static ds_status make(searcher *s, const ds_pase_source *source, const ds_profil
     find_order(s);
     find_sets(s);
     DS_TRY(try_uniform(s, err));
+    DS_TRY(try_start(s, err));
     find_usable(s);
     DS_TRY(search_tree(s, err));
     improve_starts(s);

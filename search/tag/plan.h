@@ -29,8 +29,7 @@ typedef struct ds_tag_plan {
     uint32_t *choice; /* [group]: numbers of actions of the best deployment */
     ds_tag_simulated baseline[DS_TAG_N_BASELINES]; /* a status: there is none */
     ds_tag_simulated best;
-    ds_tag_simulated tree; /* the best before local improvement */
-    double least_us;       /* ds_tag_least_us */
+    double least_us; /* ds_tag_least_us */
     uint64_t n_playouts, n_evaluated, n_simulated;
     uint32_t n_checked; /* leaves simulated from their text as well: one in 256 */
 } ds_tag_plan;

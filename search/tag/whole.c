@@ -6,7 +6,10 @@
 #include "search/tag/whole.h"
 
 #include "ir/base/map.h"
+#include "ir/core/devices.h"
+#include "ir/passes/build/path.h"
 #include "ir/passes/snapshot.h"
+#include "ir/strategy/group.h"
 #include "ir/strategy/scenario.h"
 #include "ir/verify/verify.h"
 #include "sim/run/run.h"
@@ -73,6 +76,84 @@ static ds_status verify(ds_unit *unit, const ds_pase_source *s, ds_binding *bind
         if (diags.all.at[i].severity == DS_SEV_ERROR)
             ds_error_set(err, status, DS_NOWHERE, "%s", diags.all.at[i].message);
     ds_diags_deinit(&diags);
+    return status;
+}
+
+/* ---- groups of the scenario ---- */
+
+static ds_status gpus_of(const ds_tag_whole *w, const ds_binding *binding, const ds_op_group *group,
+                         uint64_t *gpus, ds_error *err) {
+    const ds_tag_model *m = w->choices->model;
+    const ds_mesh *mesh = group->on ? ds_find_mesh(binding->unit->modules.at[0], group->on) : NULL;
+    int64_t n = 0, device;
+    *gpus = mesh ? 0 : ds_tag_gpus_of(&m->problem.cluster, UINT64_MAX);
+    if (mesh) DS_TRY(ds_mesh_count_devices(binding, mesh, &n, err));
+    for (int64_t i = 0; i < n; i++) {
+        DS_TRY(ds_mesh_device_at(binding, mesh, i, &device, err));
+        for (uint32_t g = 0; g < ds_tag_n_gpus(&m->problem.cluster); g++)
+            if (m->device[g] == device) *gpus |= UINT64_C(1) << g;
+    }
+    return DS_OK;
+}
+
+/* The number of the action with the devices and the way, with shares if the group has some. */
+static ds_status action_of(const ds_tag_whole *w, const ds_binding *binding,
+                           const ds_op_group *group, uint32_t *action, ds_error *err) {
+    const ds_tag_choices *c = w->choices;
+    bool shares = group->shares || group->shares_by_time;
+    uint64_t gpus;
+    DS_TRY(gpus_of(w, binding, group, &gpus, err));
+    for (*action = 0; *action < c->n; ++*action) {
+        const ds_tag_action *a = &c->action[*action];
+        bool is_way = group->by == DS_GROUP_DUPLICATE    ? a->way == DS_TAG_DUPLICATE
+                      : group->by == DS_GROUP_ALL_REDUCE ? a->way == DS_TAG_ALL_REDUCE
+                                                         : false;
+        if (a->gpus == gpus && is_way && (a->share != NULL) == shares) return DS_OK;
+    }
+    return ds_error_set(
+        err, DS_ERR_UNSUPPORTED, group->loc,
+        "group \"%s\": the tree search has no action with these devices, by = %s and "
+        "%s shares to begin from",
+        group->name, ds_group_way_word(group->by), shares ? "unequal" : "equal");
+}
+
+static ds_status read_start(const ds_tag_whole *w, const ds_binding *binding, uint32_t *choice,
+                            bool *is_given, ds_error *err) {
+    const ds_tag_model *m = w->choices->model;
+    const ds_attr *groups = ds_strategy_groups(binding->unit);
+    const char *model = ds_scenario_model(binding->unit)->name;
+    *is_given = groups != NULL;
+    for (uint32_t i = groups ? groups->n_items : 0; i-- > 0;) {
+        ds_op_group group;
+        uint32_t action, n = 0;
+        DS_TRY(ds_group_read(binding, &groups->items[i], &group, err));
+        DS_TRY(action_of(w, binding, &group, &action, err));
+        for (uint32_t k = 0; k < group.n_ops; k++)
+            for (uint32_t b = m->n_base; b-- > 0;)
+                if (ds_path_match(group.ops[k], model, NULL, m->base[b].name, NULL)) {
+                    choice[m->group_of[b]] = action;
+                    n++;
+                }
+        if (n == 0)
+            return ds_error_set(
+                err, DS_ERR_UNSUPPORTED, group.loc,
+                "group \"%s\" names no whole operation of the model: the tree search "
+                "cannot begin from it",
+                group.name);
+    }
+    return DS_OK;
+}
+
+ds_status ds_tag_whole_start(const ds_tag_whole *w, uint32_t *choice, bool *is_given,
+                             ds_error *err) {
+    const ds_pase_source *s = w->source;
+    ds_unit *unit = NULL;
+    ds_binding binding;
+    memset(choice, 0, w->choices->model->problem.graph.n_groups * sizeof *choice);
+    ds_status status = ds_load_text(s->path, s->text, s->n, &s->load, &unit, err);
+    if (!status) status = verify(unit, s, &binding, err);
+    if (!status) status = read_start(w, &binding, choice, is_given, err);
+    ds_unit_free(unit);
     return status;
 }
 

@@ -35,6 +35,11 @@ typedef struct ds_tag_simulated {
 ds_tag_simulated ds_tag_whole_simulate(ds_tag_whole *whole, const uint32_t *choice, ds_error *err);
 /* The same from the deployment's text, as `distsim run` does it; not remembered. O(a simulation). */
 ds_tag_simulated ds_tag_whole_replay(ds_tag_whole *whole, const uint32_t *choice, ds_error *err);
+/* choice[n_groups]: what the scenario's own groups say, where there are some; operations of one group
+ * of the search that lie apart lie as the first of them, those in no group have action 0. Errors: a
+ * group that is no action. O(operations · patterns). */
+ds_status ds_tag_whole_start(const ds_tag_whole *whole, uint32_t *choice, bool *is_given,
+                             ds_error *err);
 /* Deployments that were simulated. */
 uint64_t ds_tag_whole_count(const ds_tag_whole *whole);
 /* The scenario's text with the deployment. */

@@ -113,9 +113,6 @@ Test(tag_model, what_the_search_does_not_take) {
          "leave microbatches out"},
         {"model = @vgg19, on = @mixed, train {}, strategy { dp = 16, tp = 1, zero = 1 }",
          "leave zero out"},
-        {"model = @vgg19, on = @mixed, train {}, "
-         "strategy { dp = 16, group \"head\" { ops = [\"head.**\"], by = duplicate } }",
-         "leave groups out"},
     };
     ds_profiles *profiles;
     ds_error err;

@@ -1,5 +1,6 @@
 /* Deployments of models under distsim's own semantics: against `run` of their texts, the search
  * against enumeration, found strategies against real numbers. */
+#include "ir/base/file.h"
 #include "ir/base/rng.h"
 #include "search/tag/plan.h"
 #include "tests/support/cases.h"
@@ -46,6 +47,18 @@ static void search(plan_case *c, ds_tag_plan_options options) {
                  err.message);
 }
 
+/* Without a search. */
+static void prepare(plan_case *c, uint32_t n_groups) {
+    ds_error err;
+    c->plan = ds_xcalloc(1, sizeof *c->plan);
+    cr_assert_eq(ds_tag_model_read(&c->source, c->profiles, &c->plan->model, &err), DS_OK, "%s",
+                 err.message);
+    ds_tag_model_gather(c->plan->model, n_groups);
+    cr_assert_eq(ds_tag_choices_new(c->plan->model, &c->plan->choices, &err), DS_OK);
+    cr_assert_eq(ds_tag_whole_new(&c->source, c->profiles, c->plan->choices, &c->plan->whole, &err),
+                 DS_OK, "%s", err.message);
+}
+
 static void done(plan_case *c) {
     ds_tag_plan_free(c->plan);
     ds_profiles_free(c->profiles);
@@ -83,6 +96,27 @@ Test(tag_plan, vgg19_beats_the_strategy_by_hand) {
     cr_assert_eq(run.status, DS_OK, "%s", run.err.message);
     cr_expect_eq(run.result->run.step_ps, c.plan->best.step_ps);
     sim_free(&run);
+    ds_buf_deinit(&text);
+    done(&c);
+}
+
+/* The strategy by hand of scenarios/mixed-box-vgg.dir, 62.78 ms, is what the search begins from. */
+Test(tag_plan, groups_of_the_scenario_are_a_start) {
+    static plan_case c;
+    ds_error err;
+    ds_buf text = {0};
+    uint32_t choice[46];
+    bool is_given;
+    const char *path = DS_SOURCE_DIR "/scenarios/mixed-box-vgg.dir";
+    cr_assert_eq(ds_file_read(path, DS_NOWHERE, DS_LOAD_MAX_BYTES, &text, &err), DS_OK);
+    open(&c, VGG19, "vgg19", "mixed");
+    c.source = (ds_pase_source){.path = path, .text = text.text, .n = text.n};
+    prepare(&c, 46);
+    cr_assert_eq(ds_tag_whole_start(c.plan->whole, choice, &is_given, &err), DS_OK, "%s",
+                 err.message);
+    ds_tag_simulated r = ds_tag_whole_simulate(c.plan->whole, choice, &err);
+    cr_expect(is_given);
+    cr_expect_eq(r.step_ps / 10000000, 6278);
     ds_buf_deinit(&text);
     done(&c);
 }
@@ -143,16 +177,9 @@ Test(tag_plan, deployments_take_what_run_says) {
     ds_rng rng = {23};
     for (uint32_t i = 0; i < sizeof models / sizeof *models; i += all ? 1 : 2) {
         static plan_case c;
-        ds_error err;
         uint32_t choice[12], n_mixed = 0;
         open(&c, models[i][0], models[i][1], "box");
-        c.plan = ds_xcalloc(1, sizeof *c.plan);
-        cr_assert_eq(ds_tag_model_read(&c.source, c.profiles, &c.plan->model, &err), DS_OK, "%s",
-                     err.message);
-        ds_tag_model_gather(c.plan->model, 12);
-        cr_assert_eq(ds_tag_choices_new(c.plan->model, &c.plan->choices, &err), DS_OK);
-        cr_assert_eq(ds_tag_whole_new(&c.source, c.profiles, c.plan->choices, &c.plan->whole, &err),
-                     DS_OK, "%s", err.message);
+        prepare(&c, 12);
         for (uint32_t trial = 0; trial < (all ? 40 : 8); trial++) {
             for (uint32_t g = 0; g < 12; g++)
                 choice[g] = g > 0 && ds_rng_below(&rng, 2)

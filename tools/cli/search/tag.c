@@ -52,7 +52,10 @@ static ds_status read_problem(const ds_pase_source *source, const ds_profiles *p
     DS_TRY(ds_tag_model_read(source, profiles, out, err));
     ds_tag_model_gather(*out, n_groups);
     (*out)->problem.quirks = DS_TAG_RELEASED;
-    return DS_OK;
+    if (!(*out)->has_groups) return DS_OK;
+    ds_tag_model_free(*out);
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                        "--semantics tag begins from no groups: leave those of the strategy out");
 }
 
 /* What the search has found, and what it is measured by. */
