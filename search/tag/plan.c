@@ -1,10 +1,11 @@
 /* Tree and improvement, both of whole simulations.
  *
- * Improvement climbs. In the order of the program a deployment is a row of segments of one action. A
- * *run* of groups gets another action: at first half of the program, then a quarter … one group; of all
- * runs of one length the best change holds. A single group in the middle of others pays for the ways
- * there and back, so that long runs come first. After each such change segments get other actions,
- * and their ends move, where that is faster at once. Readers of one weight change together, too. */
+ * Improvement climbs. In the order of the program a deployment is a row of segments of one action. A set
+ * of groups gets another action: at first beginnings and ends of the program, and all readers of one
+ * weight; then runs of half of the program, a quarter … one group. Of all sets of one kind the best
+ * change holds: a single group in the middle of others pays for the ways there and back, so that wide
+ * sets come first. After each such change segments get other actions, and their ends move, where that
+ * is faster at once. */
 #include "search/tag/plan.h"
 
 #include "ir/base/map.h"
@@ -28,8 +29,8 @@ typedef struct searcher {
     uint32_t n_groups, n_actions;
     const ds_tag_action *actions;
     bool *is_usable;            /* [action]: passes take it beside others */
-    DS_VEC(set_of_groups) sets; /* families, then runs */
-    uint32_t n_families;
+    DS_VEC(set_of_groups) sets; /* wide ones: readers of a weight, beginnings, ends; then runs */
+    uint32_t n_wide;
     uint32_t *order; /* groups as they begin in the program */
     ds_arena arena;
     pthread_mutex_t lock; /* of n_checked */
@@ -100,23 +101,27 @@ static void add_runs(searcher *s) {
             add_run(s, first, n);
 }
 
-/* The groups that read a weight, and with `tail` all after the last of them. */
+/* The groups that read a weight, if there are several, and with `tail` all after the last of them. */
 static void add_family(searcher *s, uint32_t weight, bool tail) {
     const ds_tag_graph *g = &s->plan->model->problem.graph;
     bool *reads = DS_NEW_N(&s->arena, bool, s->n_groups + 1);
-    uint32_t *group = DS_NEW_N(&s->arena, uint32_t, s->n_groups + 1), n = 0, last = 0;
+    uint32_t *group = DS_NEW_N(&s->arena, uint32_t, s->n_groups + 1), n = 0, last = 0,
+             n_readers = 0;
     for (uint32_t op = 0; op < g->n_ops; op++)
         for (uint32_t k = 0; k < g->op[op].n_parents; k++)
             reads[g->op[op].group] |= g->op[op].parent[k] == weight;
-    for (uint32_t i = 0; i < s->n_groups; i++)
-        if (reads[s->order[i]]) last = i;
+    for (uint32_t i = 0; i < s->n_groups; i++) {
+        if (!reads[s->order[i]]) continue;
+        last = i;
+        n_readers++;
+    }
     for (uint32_t i = 0; i < s->n_groups; i++)
         if (reads[s->order[i]] || (tail && i > last)) group[n++] = s->order[i];
     set_of_groups family = {group, n};
-    if (n > 1) DS_PUSH(&s->arena, &s->sets, family);
+    if (n_readers > 1) DS_PUSH(&s->arena, &s->sets, family);
 }
 
-/* What changes together: readers of one weight, and neighbours in the program. */
+/* What changes together: readers of one weight, beginnings and ends of the program, runs. */
 static void find_sets(searcher *s) {
     const ds_tag_graph *g = &s->plan->model->problem.graph;
     for (uint32_t op = 0; op < g->n_ops; op++) {
@@ -126,7 +131,12 @@ static void find_sets(searcher *s) {
             add_family(s, op, true);
         }
     }
-    s->n_families = s->sets.n;
+    uint32_t step = s->n_groups / 8 + 1;
+    for (uint32_t n = step; n < s->n_groups; n += step) {
+        add_run(s, 0, n);
+        add_run(s, n, s->n_groups - n);
+    }
+    s->n_wide = s->sets.n;
     add_runs(s);
 }
 
@@ -226,7 +236,9 @@ static bool polish_once(climb *c) {
     const searcher *s = c->s;
     for (uint32_t first = 0, end; first < s->n_groups; first = end) {
         end = end_of_segment(c, first);
-        for (uint32_t a = 0; a < s->n_actions; a++) attempt(c, &s->order[first], end - first, a);
+        bool is_all = end - first == s->n_groups; /* one action for all has been tried */
+        for (uint32_t a = 0; a < s->n_actions && !is_all; a++)
+            attempt(c, &s->order[first], end - first, a);
         if (move_on(c) || (end < s->n_groups && shift(c, end))) return true;
     }
     return false;
@@ -238,17 +250,15 @@ static void climb_up(climb *c) {
     uint32_t first = 0, end;
     while (polish_once(c)) continue;
     for (uint32_t idle = 0; idle < s->sets.n && !is_spent(c); first = end % s->sets.n) {
-        for (end = first; end < s->sets.n; end++) { /* families, or runs of one length */
-            bool is_family = first < s->n_families;
-            if (is_family ? end == s->n_families : s->sets.at[end].n != s->sets.at[first].n) break;
+        for (end = first; end < s->sets.n; end++) { /* wide ones, or runs of one length */
+            bool is_wide = first < s->n_wide;
+            if (is_wide ? end == s->n_wide : s->sets.at[end].n != s->sets.at[first].n) break;
             for (uint32_t a = 0; a < s->n_actions; a++)
                 attempt(c, s->sets.at[end].group, s->sets.at[end].n, a);
         }
         bool moves = move_on(c);
         idle = moves ? 0 : idle + end - first;
-        if (!moves) continue;
-        while (polish_once(c)) continue;
-        end = first;
+        while (moves && polish_once(c)) continue;
     }
 }
 

@@ -78,7 +78,7 @@ Test(tag_plan, vgg19_beats_the_strategy_by_hand) {
     c.source.settings = &(ds_setting){"batch", "48"};
     c.source.n_settings = 1;
     search(&c,
-           (ds_tag_plan_options){.n_groups = 12, .n_playouts = 20, .n_workers = 1, .n_whole = 200});
+           (ds_tag_plan_options){.n_groups = 12, .n_playouts = 1, .n_workers = 1, .n_whole = 500});
     cr_expect_eq(c.plan->baseline[DS_TAG_ALL].step_ps / 100000000, 3739);
     cr_expect_eq(c.plan->baseline[DS_TAG_SUBSET].step_ps / 100000000, 1421);
     cr_expect_eq(ds_tag_plan_rival(c.plan), DS_TAG_SUBSET);
