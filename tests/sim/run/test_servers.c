@@ -124,6 +124,20 @@ Test(servers, states_are_where_the_update_is) {
     }
 }
 
+/* For the norm of all gradients each server adds up the squares of its own. */
+Test(servers, norm_of_gradients) {
+    sim_case c;
+    run(&c, 2, "adam, clip_norm = 0.01", "ps");
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    char *p = program_of(&c);
+    expect_has(p, "%w.grad.square = sum_squares(%w.grad.done) : f32[] on @m{dp=0}", true);
+    expect_has(p, "%u.grad.square = sum_squares(%u.grad.done) : f32[] on @m{dp=1}", true);
+    expect_has(p, "broadcast(%w.grad.square) over dp {stream = \"server0\"}", true);
+    expect_has(p, "broadcast(%u.grad.square) over dp {stream = \"server1\"}", true);
+    free(p);
+    sim_free(&c);
+}
+
 /* With ZeRO the states of the group are on servers all the same; over two axes a server is one of all
  * devices, %u's the second. */
 Test(servers, beside_zero_and_tensor_parallelism) {
