@@ -28,7 +28,8 @@ typedef struct ds_tag_branched {
 /* Improves action[n_groups], each one of the actions: runs of groups take one action together, then
  * the best choice for each group, each two groups. With half of the steps new starts near the best
  * deployment follow; then sets of three groups and more, until the steps are spent or all groups
- * together have been the set. lower_us is 0 where all groups have not been. Deterministic. */
+ * together have been the set. A deployment that does not fit counts by its missing bytes. lower_us
+ * is not set. Deterministic. */
 void ds_tag_improve(const ds_tag_branching *what, ds_tag_action *action, ds_tag_branched *out);
 
 /* Branch and bound over all groups, from action[n_groups] on, which becomes the best deployment.

@@ -209,6 +209,20 @@ Test(tag_branch, tampered_certificates_are_refused) {
     close_instance(&x);
 }
 
+/* The tree's first playouts have no deployment that fits, and few do. */
+Test(tag_branch, improvement_finds_memory) {
+    static instance x;
+    ds_tag_branched found;
+    open_instance(&x, 31, 4);
+    cr_assert_eq(makespan_of(&x, x.best), INT64_MAX);
+    x.what.n_steps = 20000;
+    ds_tag_improve(&x.what, x.best, &found);
+    prove(&x, UINT64_MAX);
+    cr_expect_eq(found.us, x.out.us);
+    cr_expect_lt(found.us, INT64_MAX);
+    close_instance(&x);
+}
+
 /* Memory for nothing. */
 Test(tag_branch, no_deployment_fits) {
     static instance x;

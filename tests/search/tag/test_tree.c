@@ -6,6 +6,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,39 +65,49 @@ Test(tag_tree, finds_the_optimum) {
     }
 }
 
+static uint64_t number_of(const char *variable, uint64_t usual) {
+    const char *text = getenv(variable);
+    return text ? strtoull(text, NULL, 10) : usual;
+}
+
 /* Four groups: a tree of 300 playouts and 20,000 steps of improvement against the optimum that branch
- * and bound proves. DISTSIM_TAG_INSTANCES=200 takes as many, and shows each one. */
+ * and bound proves. DISTSIM_TAG_INSTANCES, _GROUPS and _STEPS take others, of which a proof ends
+ * after a million steps. */
 Test(tag_tree, improvement_comes_near_the_optimum) {
     static random_tag r;
-    const char *wanted = getenv("DISTSIM_TAG_INSTANCES");
-    uint32_t n = FEW_CASES ? 4 : 20, near = 0;
-    if (wanted) n = (uint32_t)strtoul(wanted, NULL, 10);
+    uint64_t n = number_of("DISTSIM_TAG_INSTANCES", FEW_CASES ? 4 : 20), near = 0, n_known = 0;
+    uint32_t n_groups = (uint32_t)number_of("DISTSIM_TAG_GROUPS", 4);
+    uint64_t n_steps = number_of("DISTSIM_TAG_STEPS", 20000);
     for (uint64_t seed = 0; seed < n; seed++) {
         ds_arena arena = {0};
-        ds_tag_action *actions, best[4], optimal[4];
+        ds_tag_action *actions, best[RANDOM_TAG_GROUPS], optimal[RANDOM_TAG_GROUPS];
         ds_tag_branched found, optimum;
-        random_tag_instance(&r, seed, 4);
+        random_tag_instance(&r, seed, n_groups);
         ds_tag_tree_options options = {
             .problem = &r.problem, .n_leaves = 8, .n_workers = 1, .seed = seed};
         ds_tag_tree *tree = search(&options, 300);
-        ds_tag_branching what = {.problem = &r.problem, .n_steps = 20000, .seed = seed};
-        memcpy(best, ds_tag_tree_result_of(tree).best, sizeof best);
-        memcpy(optimal, best, sizeof best);
+        ds_tag_branching what = {.problem = &r.problem, .n_steps = n_steps, .seed = seed};
+        memcpy(best, ds_tag_tree_result_of(tree).best, n_groups * sizeof *best);
         cr_assert_eq(ds_tag_actions(&r.problem, &arena, &actions, &what.n_actions, NULL), DS_OK);
         what.actions = actions;
         ds_tag_improve(&what, best, &found);
-        what.n_steps = UINT64_MAX;
+        memcpy(optimal, best, sizeof best);
+        what.n_steps = 1000000;
         ds_tag_prove(&what, optimal, NULL, &optimum);
-        cr_expect_eq(optimum.lower_us, optimum.us);
         cr_expect_leq(found.us, ds_tag_tree_result_of(tree).best_us);
         cr_expect_geq(found.us, optimum.us);
         cr_expect_eq(found.us, makespan_of(&r.problem, best));
-        cr_expect_leq(found.n_simulations + found.n_bounds, 20000 + 21);
-        near += found.us <= optimum.us + optimum.us / 100;
+        cr_expect_leq(found.n_simulations + found.n_bounds, n_steps + 21);
+        cr_expect(n_groups > 4 || optimum.lower_us == optimum.us, "instance %lu", seed);
+        if (n > 20)
+            printf("%lu: found %ld, best %ld, lower %ld\n", seed, found.us, optimum.us,
+                   optimum.lower_us);
+        n_known += optimum.us < INT64_MAX;
+        near += optimum.us < INT64_MAX && found.us <= optimum.us + optimum.us / 100;
         ds_tag_tree_free(tree);
         ds_arena_deinit(&arena);
     }
-    cr_expect_geq(100 * near, 95 * n, "%u of %u within 1 %%", near, n);
+    cr_expect_geq(100 * near, 95 * n_known, "%lu of %lu within 1 %%", near, n_known);
 }
 
 /* Whatever the quirks, a random deployment that fits takes no less than the bound of each part of it,
