@@ -73,10 +73,12 @@ static ds_status read_flag(const ds_binding *binding, const ds_attr *block, cons
     if (!attr) return DS_OK;
     DS_TRY(ds_scenario_text_of(binding, attr, "group", of->key, &word, err));
     *out = strcmp(word, of->words[1]) == 0;
-    if (group->by == of->way && (*out || strcmp(word, of->words[0]) == 0)) return DS_OK;
-    return ds_error_set(err, DS_ERR_VALUE, attr->loc,
-                        "group \"%s\": %s = %s: it is %s or %s, with by = %s", group->name, of->key,
-                        word, of->words[0], of->words[1], ds_group_way_word(of->way));
+    if (group->by != of->way)
+        return ds_error_set(err, DS_ERR_VALUE, attr->loc, "group \"%s\": %s needs by = %s",
+                            group->name, of->key, ds_group_way_word(of->way));
+    if (*out || strcmp(word, of->words[0]) == 0) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, attr->loc, "group \"%s\": %s = %s: it is %s or %s",
+                        group->name, of->key, word, of->words[0], of->words[1]);
 }
 
 static ds_status read_shares(const ds_binding *binding, const ds_attr *attr, ds_op_group *out,
@@ -102,7 +104,7 @@ ds_status ds_group_read(const ds_binding *binding, const ds_attr *block, ds_op_g
     if (!*block->name)
         return ds_error_set(err, DS_ERR_VALUE, block->loc,
                             "a group needs a name, as in group \"head\" { … }");
-    if (!ops)
+    if (!ops || (ops->kind == DS_ATTR_LIST && !ops->n_items))
         return ds_error_set(err, DS_ERR_VALUE, block->loc,
                             "group \"%s\" names no operations: say `ops = [\"…\"]`", block->name);
     DS_TRY(read_patterns(binding, ops, out, err));

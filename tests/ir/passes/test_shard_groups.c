@@ -252,6 +252,7 @@ Test(shard_groups, refusals) {
            "\"g\" and \"h\"", "t is in the groups");
     refuse("group \"g\" { ops = [\"a\"], on = @none }", "@none", "mesh");
     refuse("group \"g\" { on = @low }", "\"g\"", "names no operations");
+    refuse("group \"g\" { ops = [], on = @low }", "\"g\"", "names no operations");
     refuse("group \"g\" { ops = [\"a\"], by = ring }", "ring", "all_reduce");
     refuse("group \"g\" { ops = [\"a/\"] }", "\"a/\"", "no pattern");
     refuse("group \"g\" { ops = [\"a\"], of = 3 }", "unknown key 'of'", "group");

@@ -162,7 +162,7 @@ Test(servers, refused) {
         const char *by, *message;
     } cases[] = {
         {"ps, ps_sends = sums }, group \"b\" { ops = [\"z\"]", "'ps_sends' cannot be sums"},
-        {"sfb, ps_sends = weights", "ps_sends = weights: it is weights or gradients, with by = ps"},
+        {"sfb, ps_sends = weights", "ps_sends needs by = ps"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sim_case c;
