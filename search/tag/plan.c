@@ -336,7 +336,7 @@ static ds_status search_tree(searcher *s, ds_error *err) {
     ds_tag_problem problem = p->model->problem;
     problem.quirks |= DS_TAG_FIRST_ACTION;
     ds_tag_tree_options options = {.problem = &problem,
-                                   .n_leaves = 16,
+                                   .n_leaves = DS_TAG_ROUND,
                                    .n_workers = s->options->n_workers,
                                    .seed = s->options->seed,
                                    .evaluate = evaluate,

@@ -28,6 +28,8 @@
 
 #include "search/tag/prior.h"
 
+#define DS_TAG_ROUND 16 /* leaves of a round of `distsim search`, at most */
+
 /* The value of a deployment; called from several threads. action[n_groups], of which the groups
  * after the decided ones have none. */
 typedef ds_status (*ds_tag_evaluate)(const void *context, const ds_tag_action *action,

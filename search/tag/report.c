@@ -101,17 +101,19 @@ void ds_tag_print_runs(const ds_tag_model *m, const ds_tag_action *action, ds_bu
 void ds_tag_plan_print(const ds_tag_plan *p, ds_buf *out) {
     const ds_tag_graph *g = &p->model->problem.graph;
     ds_tag_baseline_id rival = ds_tag_plan_rival(p);
-    ds_buf_printf(out,
-                  "%u operations in %u base groups, gathered to %u groups; %u actions, %llu "
-                  "playouts, %llu simulations\n\n",
-                  g->n_ops, p->model->n_base, g->n_groups, p->choices->n,
-                  (unsigned long long)p->n_playouts, (unsigned long long)p->n_simulated);
+    ds_buf_printf(
+        out,
+        "%u operations in %u base groups, gathered to %u groups; %u actions, %llu "
+        "playouts in rounds of up to %d, %llu simulations of baselines, playouts and changes\n\n",
+        g->n_ops, p->model->n_base, g->n_groups, p->choices->n, (unsigned long long)p->n_playouts,
+        DS_TAG_ROUND, (unsigned long long)p->n_simulated);
     for (uint32_t i = 0; i < DS_TAG_N_BASELINES; i++)
         print_time(name_of(p, i), p, &p->baseline[i], out);
     print_time("found", p, &p->best, out);
+    if (p->best.status || !p->best.fits) ds_buf_put(out, "  no deployment that fits was found\n");
     ds_buf_printf(out, "  %-34s ", "the least computation");
     ds_print_ps((int64_t)(p->least_us * 1e6), out);
-    if (!p->best.status)
+    if (!p->best.status && p->best.fits)
         ds_buf_printf(out, ", a gap of %.1f %%",
                       100 * (1 - p->least_us * 1e6 / (double)p->best.step_ps));
     ds_buf_putc(out, '\n');

@@ -72,6 +72,22 @@ static const char *field(arguments *args, const char *text, const char *name) {
     return cell;
 }
 
+static ds_status check_version(const arguments *args, const char *text, ds_error *err) {
+    static const char first[] = "distsim certificate ";
+    size_t n = strcspn(text, "\n");
+    if (strncmp(text, first, strlen(first)) != 0)
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s is no certificate",
+                            args->certificate);
+    if (text[n - 1] == '\r')
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                            "%s has lines that end with CR and LF: a certificate's end with LF",
+                            args->certificate);
+    if (n == strlen(first) + 1 && text[n - 1] == '1') return DS_OK;
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                        "%s begins with '%.*s': certificates of version 1 can be checked",
+                        args->certificate, n < 60 ? (int)n : 60, text);
+}
+
 static int check_deployments(arguments *args, const char *text, const char *path) {
     ds_tag_branched found;
     ds_error err;
@@ -80,6 +96,9 @@ static int check_deployments(arguments *args, const char *text, const char *path
     printf("%s is right: ", args->certificate);
     if (found.lower_us == INT64_MAX)
         printf("no deployment fits; ");
+    else if (found.us == INT64_MAX)
+        printf("no deployment that fits was found, and none takes less than %" PRId64 " us; ",
+               found.lower_us);
     else
         printf("no deployment takes less than %" PRId64 " us; ", found.lower_us);
     printf("%" PRIu64 " simulated again, %" PRIu64 " regions excluded by their bounds\n",
@@ -91,6 +110,7 @@ static int certify(arguments *args, const char *text) {
     const char *path = field(args, text, "\nsource\t");
     const ds_profiles *profiles;
     ds_error err;
+    if (check_version(args, text, &err) != DS_OK) return cli_fail(NULL, &err);
     if (!*path) {
         ds_error_set(&err, DS_ERR_DATA, DS_NOWHERE, "%s is no certificate", args->certificate);
         return cli_fail(NULL, &err);

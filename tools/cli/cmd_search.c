@@ -37,9 +37,8 @@ static void read_mesh(void *place, char *arg, struct argp_state *state) {
 
 static void check_tag(const arguments *args, struct argp_state *state) {
     bool is_tag = args->tag.semantics && strcmp(args->tag.semantics, "tag") == 0;
-    if (args->devices || strcmp(args->cost_model, "pase") != 0 || args->cutoff > 1 || args->order ||
-        args->simulate || args->alike || args->meshes || args->tp || args->tflops > 0 ||
-        args->gb_per_s > 0)
+    if (args->devices || args->cost_model || args->cutoff || args->order || args->simulate ||
+        args->alike || args->meshes || args->tp || args->tflops > 0 || args->gb_per_s > 0)
         argp_error(state,
                    "--method tag takes --playouts, --groups, --simulations, --seed, "
                    "--semantics, --prior, --certificate, --threads, -o, --html and --json alone");
@@ -55,6 +54,10 @@ static void check_tag(const arguments *args, struct argp_state *state) {
     if (args->tag.n_whole != UINT32_MAX && is_tag)
         argp_error(state, "--simulations is for --semantics distsim: TAG's rules simulate every "
                           "leaf, and nothing whole");
+    for (uint32_t i = 0; i < args->common.settings.n; i++)
+        if (strcmp(args->common.settings.at[i].path, "strategy.dp") == 0)
+            argp_error(state,
+                       "--method tag chooses the strategy itself: leave --set strategy.dp out");
     if (args->file && strcmp(args->file, "-") == 0)
         argp_error(state, "--method tag reads FILE several times: it cannot be stdin");
 }
@@ -63,7 +66,7 @@ static void check_together(void *arguments_, struct argp_state *state) {
     arguments *args = arguments_;
     if (args->html && strcmp(args->html, "-") == 0)
         argp_error(state, "--html writes a file: stdout is for the strategy");
-    bool tap = strcmp(args->method, "tap") == 0, pase = strcmp(args->cost_model, "pase") == 0;
+    bool tap = strcmp(args->method, "tap") == 0;
     if (args->meshes && args->tp)
         argp_error(state, "--meshes tries all meshes, --mesh one: only one of the two");
     if ((args->meshes || args->tp) && !tap)
@@ -72,6 +75,9 @@ static void check_together(void *arguments_, struct argp_state *state) {
         check_tag(args, state);
         return;
     }
+    if (!args->cost_model) args->cost_model = "pase";
+    if (!args->cutoff) args->cutoff = 1;
+    bool pase = strcmp(args->cost_model, "pase") == 0;
     if (args->tag.n_workers > 1 || args->tag.n_playouts || args->tag.n_groups || args->tag.seed ||
         args->tag.n_whole != UINT32_MAX || args->tag.semantics || args->tag.prior ||
         args->tag.certificate)
@@ -100,14 +106,15 @@ static const cli_option option_rows[] = {
              "devices too, after the TAG paper; the found deployment is simulated whole",
      .says = "takes pase, tap or tag, not"},
     {CLI_U64, AT(tag.n_playouts), "playouts", 0, "N",
-     .help = "tag: leaves of the tree; default: 2000", .least = 1},
+     .help = "tag: leaves of the tree, the last round of up to 16 whole; default: 2000",
+     .least = 1},
     {CLI_U32, AT(tag.n_groups), "groups", 0, "N",
      .help = "tag: operations are gathered to at most N groups; default: 40", .least = 1,
      .most = CLI_TAG_MOST_GROUPS},
     {CLI_U64, AT(tag.seed), "seed", 0, "N", .help = "tag: orders equal actions; default: 0"},
     {CLI_U32, AT(tag.n_whole), "simulations", 0, "N",
-     .help = "tag: simulations at most that look for improvements of the best deployment; default: "
-             "3000",
+     .help = "tag: simulations at most that look for improvements of the best deployment, on "
+             "top of playouts and baselines; default: 3000",
      .least = 0, .most = 1000000},
     {CLI_WORD, AT(tag.semantics), "semantics", 0, "distsim|tag",
      .help = "tag: whose rules a deployment is simulated by: distsim's own, or TAG's released "
@@ -429,7 +436,7 @@ static ds_status search_graph(arguments *args, const cli_source *source,
 }
 
 static ds_status search_deployments(arguments *args, const cli_source *source, ds_buf *out,
-                                    ds_error *err) {
+                                    bool *fits, ds_error *err) {
     cli_search_tag *tag = &args->tag;
     const ds_profiles *profiles;
     if (!tag->n_playouts) tag->n_playouts = 2000;
@@ -442,14 +449,14 @@ static ds_status search_deployments(arguments *args, const cli_source *source, d
     tag->common = &args->common;
     DS_TRY(cli_load_profiles(&args->common, &profiles, err));
     cli_tell_costs(source, profiles, args->json ? NULL : out);
-    return cli_search_tag_run(tag, args->file, out, err);
+    return cli_search_tag_run(tag, args->file, out, fits, err);
 }
 
 /* Profiles are read only if something costs time. */
 static ds_status read_and_search(arguments *args, const cli_source *source, ds_buf *out, bool *fits,
                                  ds_error *err) {
     const ds_profiles *profiles = NULL;
-    if (strcmp(args->method, "tag") == 0) return search_deployments(args, source, out, err);
+    if (strcmp(args->method, "tag") == 0) return search_deployments(args, source, out, fits, err);
     if (args->simulate || strcmp(args->cost_model, "distsim") == 0)
         DS_TRY(cli_load_profiles(&args->common, &profiles, err));
     if (profiles) cli_tell_costs(source, profiles, args->json ? NULL : out);
@@ -458,7 +465,7 @@ static ds_status read_and_search(arguments *args, const cli_source *source, ds_b
 }
 
 int cmd_search(int argc, char **argv) {
-    arguments args = {.method = "pase", .cost_model = "pase", .cutoff = 1};
+    arguments args = {.method = "pase"};
     args.tag = (cli_search_tag){.n_workers = 1, .n_whole = UINT32_MAX};
     cli_source source;
     ds_buf out = {0};

@@ -46,16 +46,32 @@ static ds_status search_distsim(const cli_search_tag *o, const ds_pase_source *s
 
 /* ---- TAG's semantics ---- */
 
+/* A group without an action has all GPUs, each with a sample at least. */
+static ds_status check_problem(const ds_tag_model *m, ds_error *err) {
+    uint32_t n_gpus = ds_tag_n_gpus(&m->problem.cluster);
+    if (m->has_groups)
+        return ds_error_set(
+            err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+            "--semantics tag begins from no groups: leave those of the strategy out");
+    if (m->problem.batch >= n_gpus) return DS_OK;
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                        "a batch of %lld for %u GPUs: --semantics tag begins with all GPUs, and "
+                        "takes a batch of a sample for each of them at least",
+                        (long long)m->problem.batch, n_gpus);
+}
+
 /* The problem in groups, with all of TAG's quirks. */
 static ds_status read_problem(const ds_pase_source *source, const ds_profiles *profiles,
                               uint32_t n_groups, ds_tag_model **out, ds_error *err) {
     DS_TRY(ds_tag_model_read(source, profiles, out, err));
+    ds_status status = check_problem(*out, err);
+    if (status) {
+        ds_tag_model_free(*out);
+        return status;
+    }
     ds_tag_model_gather(*out, n_groups);
     (*out)->problem.quirks = DS_TAG_RELEASED;
-    if (!(*out)->has_groups) return DS_OK;
-    ds_tag_model_free(*out);
-    return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
-                        "--semantics tag begins from no groups: leave those of the strategy out");
+    return DS_OK;
 }
 
 /* What the search has found, and what it is measured by. */
@@ -81,7 +97,21 @@ static int64_t best_uniform(const ds_tag_model *m, const ds_tag_action *actions,
     return least;
 }
 
-static void put_tag(const ds_tag_model *m, const tag_found *f, ds_buf *out) {
+/* INT64_MAX: none, so null. */
+static void put_us(const char *key, int64_t us, ds_json *j) {
+    ds_json_key(j, key);
+    if (us < INT64_MAX)
+        ds_json_int(j, us);
+    else
+        ds_json_null(j);
+}
+
+static bool is_found(const tag_found *f) {
+    return f->tree.best && f->tree.best_us < INT64_MAX;
+}
+
+static void put_tag(const cli_search_tag *o, const ds_tag_model *m, const tag_found *f,
+                    ds_buf *out) {
     const ds_tag_tree_result *r = &f->tree;
     ds_json j;
     ds_json_init(&j, out, 0);
@@ -91,27 +121,29 @@ static void put_tag(const ds_tag_model *m, const tag_found *f, ds_buf *out) {
     ds_json_key_int(&j, "groups", m->problem.graph.n_groups);
     ds_json_key_int(&j, "actions", r->n_actions);
     ds_json_key_int(&j, "playouts", (int64_t)r->n_playouts);
+    if (o->prior) ds_json_key_string(&j, "prior", o->prior);
     ds_json_key_int(&j, "base_us", r->base_us);
     if (f->uniform_us < INT64_MAX) ds_json_key_int(&j, "best_uniform_us", f->uniform_us);
-    ds_json_key_int(&j, "found_us", r->best_us);
-    ds_json_key_int(&j, "lower_bound_us", f->lower_us);
-    ds_tag_put_runs(m, r->best, &j);
+    put_us("found_us", r->best_us, &j);
+    put_us("lower_bound_us", f->lower_us, &j);
+    if (is_found(f)) ds_tag_put_runs(m, r->best, &j);
     ds_json_end_object(&j);
     ds_buf_putc(out, '\n');
 }
 
-static void print_tag(const ds_tag_model *m, const tag_found *f, ds_buf *out) {
+static void print_tag(const cli_search_tag *o, const ds_tag_model *m, const tag_found *f,
+                      ds_buf *out) {
     const ds_tag_graph *g = &m->problem.graph;
     const ds_tag_tree_result *r = &f->tree;
     ds_buf_printf(out,
                   "%u operations in %u base groups, gathered to %u groups; %u actions, %llu "
-                  "playouts, TAG's semantics\n\n",
-                  g->n_ops, m->n_base, g->n_groups, r->n_actions,
-                  (unsigned long long)r->n_playouts);
+                  "playouts in rounds of up to %d, TAG's semantics%s%s\n\n",
+                  g->n_ops, m->n_base, g->n_groups, r->n_actions, (unsigned long long)r->n_playouts,
+                  DS_TAG_ROUND, o->prior ? ", prior " : "", o->prior ? o->prior : "");
     ds_buf_printf(out, "  all devices               %12lld us\n", (long long)r->base_us);
     if (f->uniform_us < INT64_MAX)
         ds_buf_printf(out, "  one action for all groups %12lld us\n", (long long)f->uniform_us);
-    if (!r->best || r->best_us == INT64_MAX) {
+    if (!is_found(f)) {
         ds_buf_put(out, f->lower_us == INT64_MAX ? "  no deployment fits\n"
                                                  : "  no deployment that fits was found\n");
         return;
@@ -162,11 +194,11 @@ static ds_status improve_tree(const cli_search_tag *o, ds_tag_model *m, tag_foun
 }
 
 static ds_status search_tree(const cli_search_tag *o, const ds_pase_source *source, ds_tag_model *m,
-                             const ds_tag_prior *prior, ds_buf *out, ds_error *err) {
+                             const ds_tag_prior *prior, ds_buf *out, bool *fits, ds_error *err) {
     ds_tag_tree *tree;
     ds_buf lines = {0};
     ds_tag_tree_options options = {.problem = &m->problem,
-                                   .n_leaves = 16,
+                                   .n_leaves = DS_TAG_ROUND,
                                    .n_workers = o->n_workers,
                                    .seed = o->seed,
                                    .prior = prior};
@@ -175,21 +207,22 @@ static ds_status search_tree(const cli_search_tag *o, const ds_pase_source *sour
     tag_found found = {.tree = ds_tag_tree_result_of(tree)};
     if (!status) status = improve_tree(o, m, &found, &lines, err);
     if (!status) status = write_certificate(o, source, m->problem.graph.n_groups, &lines, err);
-    if (!status && o->json) put_tag(m, &found, out);
-    if (!status && !o->json) print_tag(m, &found, out);
+    if (!status && o->json) put_tag(o, m, &found, out);
+    if (!status && !o->json) print_tag(o, m, &found, out);
+    *fits = !status && is_found(&found);
     ds_buf_deinit(&lines);
     ds_tag_tree_free(tree);
     return status;
 }
 
 static ds_status search_tag(const cli_search_tag *o, const ds_pase_source *source,
-                            const ds_profiles *profiles, ds_buf *out, ds_error *err) {
+                            const ds_profiles *profiles, ds_buf *out, bool *fits, ds_error *err) {
     ds_tag_model *model;
     ds_tag_prior *prior = NULL;
     if (o->prior) DS_TRY(ds_tag_weights_read(o->prior, &prior, err));
     ds_status status = read_problem(source, profiles, o->n_groups, &model, err);
     if (!status) {
-        status = search_tree(o, source, model, prior, out, err);
+        status = search_tree(o, source, model, prior, out, fits, err);
         ds_tag_model_free(model);
     }
     ds_tag_prior_free(prior);
@@ -199,11 +232,12 @@ static ds_status search_tag(const cli_search_tag *o, const ds_pase_source *sourc
 /* ---- both ---- */
 
 static ds_status search(const cli_search_tag *o, const ds_pase_source *source,
-                        const ds_profiles *profiles, ds_buf *out, ds_error *err) {
+                        const ds_profiles *profiles, ds_buf *out, bool *fits, ds_error *err) {
     ds_tag_plan *plan;
     ds_buf text = {0};
-    if (strcmp(o->semantics, "tag") == 0) return search_tag(o, source, profiles, out, err);
+    if (strcmp(o->semantics, "tag") == 0) return search_tag(o, source, profiles, out, fits, err);
     DS_TRY(search_distsim(o, source, profiles, &plan, err));
+    *fits = !plan->best.status && plan->best.fits;
     if (o->json)
         put_plan(plan, out);
     else
@@ -229,14 +263,14 @@ static ds_status open_source(const cli_options *common, const char *file, ds_buf
     return DS_OK;
 }
 
-ds_status cli_search_tag_run(const cli_search_tag *o, const char *file, ds_buf *out,
+ds_status cli_search_tag_run(const cli_search_tag *o, const char *file, ds_buf *out, bool *fits,
                              ds_error *err) {
     const ds_profiles *profiles;
     ds_pase_source source;
     ds_buf text = {0};
     DS_TRY(cli_load_profiles(o->common, &profiles, err));
     ds_status status = open_source(o->common, file, &text, &source, err);
-    if (!status) status = search(o, &source, profiles, out, err);
+    if (!status) status = search(o, &source, profiles, out, fits, err);
     ds_buf_deinit(&text);
     return status;
 }

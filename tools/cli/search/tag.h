@@ -21,9 +21,9 @@ typedef struct cli_search_tag {
     cli_options *common;
 } cli_search_tag;
 
-/* Searches, writes `output`, appends the report. */
+/* Searches, writes `output`, appends the report. *fits: a deployment that fits was found. */
 ds_status cli_search_tag_run(const cli_search_tag *options, const char *file, ds_buf *out,
-                             ds_error *err);
+                             bool *fits, ds_error *err);
 
 /* Checks a certificate of `certificate` against FILE. Errors: DATA with the line; those of
  * ds_tag_model_read. */
