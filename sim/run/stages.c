@@ -40,22 +40,31 @@ static void add_device(ds_stage *stage, const ds_result *r, uint32_t device) {
     stage->idle_ps = r->accounts[cls].idle_ps;
 }
 
+/* Puts the device into stage i. */
+static void place(const ds_result *r, uint32_t device, uint32_t i, ds_stages *out) {
+    add_device(&out->at[i], r, device);
+    out->of_device[device] = i;
+}
+
+static void leave_out_idle(const ds_result *r, uint32_t n, ds_stages *out) {
+    uint32_t *number = ds_xcalloc(n, sizeof *number);
+    for (uint32_t s = 0; s < n; s++) {
+        number[s] = out->at[s].n_devices ? out->n : DS_NONE;
+        if (out->at[s].n_devices) out->at[out->n++] = out->at[s];
+    }
+    for (uint32_t d = 0; d < r->plan->n_devices; d++)
+        if (out->of_device[d] != DS_NONE) out->of_device[d] = number[out->of_device[d]];
+    free(number);
+}
+
 static void group_by_coordinate(const ds_result *r, const ds_placement *mesh, uint32_t axis,
                                 ds_stages *out) {
     uint32_t inner = 1;
     for (uint32_t a = axis + 1; a < mesh->n_axes; a++) inner *= (uint32_t)mesh->sizes[a];
     uint32_t n = (uint32_t)mesh->sizes[axis];
     out->at = ds_xcalloc(n, sizeof *out->at);
-    for (uint32_t i = 0; i < mesh->n_devices; i++)
-        add_device(&out->at[i / inner % n], r, mesh->devices[i]);
-    uint32_t *number = ds_xcalloc(n, sizeof *number);
-    for (uint32_t s = 0; s < n; s++) { /* stages without work are left out */
-        number[s] = out->at[s].n_devices ? out->n : DS_NONE;
-        if (out->at[s].n_devices) out->at[out->n++] = out->at[s];
-    }
-    for (uint32_t i = 0; i < mesh->n_devices; i++)
-        out->of_device[mesh->devices[i]] = number[i / inner % n];
-    free(number);
+    for (uint32_t i = 0; i < mesh->n_devices; i++) place(r, mesh->devices[i], i / inner % n, out);
+    leave_out_idle(r, n, out);
 }
 
 /* The mesh that `shard` makes for stages of several widths: all devices in the order of the stages.
@@ -74,13 +83,11 @@ static const ds_placement *widths_mesh(const ds_result *r) {
 
 static void group_by_width(const ds_result *r, const ds_placement *mesh, ds_stages *out) {
     const ds_strategy *s = &r->step->strategy;
-    out->n = (uint32_t)s->pp;
-    out->at = ds_xcalloc(out->n, sizeof *out->at);
-    for (uint32_t i = 0, at = 0; i < out->n; i++)
-        for (int64_t end = at + s->stage_dp[i] * s->stage_tp[i]; at < end; at++) {
-            add_device(&out->at[i], r, mesh->devices[at]);
-            out->of_device[mesh->devices[at]] = i;
-        }
+    out->at = ds_xcalloc((uint32_t)s->pp, sizeof *out->at);
+    for (uint32_t i = 0, at = 0; i < (uint32_t)s->pp; i++)
+        for (int64_t end = at + s->stage_dp[i] * s->stage_tp[i]; at < end; at++)
+            place(r, mesh->devices[at], i, out);
+    leave_out_idle(r, (uint32_t)s->pp, out);
 }
 
 static void group_by_class(const ds_result *r, ds_stages *out) {

@@ -271,6 +271,11 @@ static bool fits_stage(const tail *t, const ds_op *op, uint32_t chunk) {
     return ds_pipe__fits(p->step, type, ds_pipe__stage(p, chunk, 0));
 }
 
+/* Is the op on other devices than the stages', a group's? */
+static bool is_apart(const tail *t, const ds_op *op) {
+    return ds_pipe__is_apart(t->p, ds_value_at(t->p->old, op->out[0])->type);
+}
+
 /* Copies the factor by which a chunk's gradients are scaled: one all_reduce across stages adds up
  * their sums of squares. */
 static ds_status copy_factor(tail *t, const ds_op *op, uint32_t chunk) {
@@ -318,7 +323,7 @@ static ds_status copy_ops(tail *t) {
         bool once, crosses = ds_pipe__crosses(p->step, p->old, op);
         if (op->n_out && t->tied[op->out[0].i].group != DS_PIPE_NONE) continue; /* summed */
         uint32_t chunk = settle(t, op, &once);
-        if (op->code == DS_OP_CLIP_FACTOR && op->n_in > 1) {
+        if (op->code == DS_OP_CLIP_FACTOR && op->n_in > 1 && !is_apart(t, op)) {
             DS_TRY(copy_factor(t, op, chunk));
             continue;
         }
