@@ -98,6 +98,10 @@ typedef struct ds_model_step {
     bool schematic;
     /* The order of each rec as text (ds_temporal_nest_brief), in the unit's arena; NULL: no rec. */
     const char *orders;
+    /* A pattern of the strategy that names single turns of a loop, which `lower` wrote out for it. NULL:
+     * none. */
+    const char *turn_pattern;
+    ds_loc turn_loc;
     /* The pipeline's schedule, made by `stage`; without one schedule.schedule is NULL. */
     ds_schedule_index schedule;
     ds_step_cut cut; /* where `stage` has cut the pipeline */

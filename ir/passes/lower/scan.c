@@ -60,6 +60,10 @@ static void match(scanner *s, const ds_path_loop *loops, const char *name) {
         if (innermost && !has_turn(s, ((const scan_loop *)(const void *)innermost)->op, text))
             continue;
         s->patterns.at[i].matched = true;
+        if (innermost) {
+            s->l->step->turn_pattern = ds_clone_text(&s->l->c, text);
+            s->l->step->turn_loc = s->patterns.at[i].loc;
+        }
         for (const ds_path_loop *at = innermost; at; at = at->up) {
             const ds_op *op = ((const scan_loop *)(const void *)at)->op;
             ds_map_put(&s->l->unrolled, DS_KEY(op), 1);

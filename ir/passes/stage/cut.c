@@ -103,10 +103,16 @@ static void cut_at_turns(ds_stage_cut *cut, const int64_t *turns) {
 
 static ds_status cut_by_layers(const ds_model_step *step, ds_stage_cut *cut, ds_error *err) {
     int64_t *turns = DS_NEW_N(&step->unit->arena, int64_t, cut->n_chunks);
-    DS_TRY(ds_strategy_share_turns(step->unit, &step->strategy, cut->n_turns, cut->n_chunks, turns,
-                                   err));
-    cut_at_turns(cut, turns);
-    return DS_OK;
+    ds_status status = ds_strategy_share_turns(step->unit, &step->strategy, cut->n_turns,
+                                               cut->n_chunks, turns, err);
+    if (status != DS_OK && step->turn_pattern && step->strategy.n_stage_layers == cut->n_chunks)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, step->turn_loc,
+                            "\"%s\" names a turn of a loop, so the turns are written out, and "
+                            "stage_layers counts turns of loops, of which %lld are left: name all "
+                            "turns, as in \"l[*]\", or leave stage_layers out",
+                            step->turn_pattern, (long long)cut->n_turns);
+    if (status == DS_OK) cut_at_turns(cut, turns);
+    return status;
 }
 
 /* ---- by FLOPs ---- */
