@@ -12,8 +12,7 @@ typedef struct ds_mixed__pool {
     const ds_mixed_problem *problem;
     ds_mixed_goal goal;
     ds_mixed_faults faults;
-    double price_weight; /* 0: the goal alone; 1: $ alone */
-    double within_s;     /* plans that are estimated slower come last; 0: none */
+    double within_s; /* plans that are estimated slower come last; 0: none */
     uint32_t n;
     double values[DS_MIXED__POOL];
     ds_mixed_plan plans[DS_MIXED__POOL];
@@ -23,7 +22,7 @@ typedef struct ds_mixed__pool {
 /* Shares and cuts the batch and the layers, and chooses zero and, where nothing else fits,
  * recomputation, by estimate; false: it does not fit. */
 bool ds_mixed__complete(const ds_mixed_problem *problem, ds_mixed_plan *plan);
-/* Lists all structures and puts the best into the pools. */
-void ds_mixed__list(const ds_mixed_problem *problem, ds_mixed__pool *pools, uint32_t n_pools);
+/* Lists all structures of the pool's problem and puts the best into the pool. */
+void ds_mixed__list(ds_mixed__pool *pool);
 
 #endif

@@ -12,8 +12,7 @@ enum { MOST_SAMPLES = 64, EVERY_NUMBER = 8, LATE = 1000 };
 
 typedef struct lister {
     const ds_mixed_problem *problem;
-    ds_mixed__pool *pools;
-    uint32_t n_pools;
+    ds_mixed__pool *pool;
     int64_t divisors[512];
     uint32_t n_divisors;
     /* Layers of a sample that a stage of one replica does in a second at most, and a device. */
@@ -42,14 +41,11 @@ static void drop(ds_mixed__pool *pool, uint32_t i) {
     memmove(pool->values + i, pool->values + i + 1, (pool->n - i) * sizeof *pool->values);
 }
 
-/* The goal, or goal^(1 - w) $^w: plans along the front of time and $. */
 static double value_of(const ds_mixed__pool *pool, const ds_mixed_plan *plan) {
-    const double w = pool->price_weight, s = plan->estimate_s;
+    const double s = plan->estimate_s;
     double goal = ds_mixed_value(pool->problem, plan, pool->goal, &pool->faults, s);
     if (pool->within_s > 0 && s > pool->within_s) goal *= LATE * s / pool->within_s;
-    if (!(w > 0)) return goal;
-    return pow(goal, 1 - w) *
-           pow(ds_mixed_value(pool->problem, plan, DS_MIXED_COST, &pool->faults, s), w);
+    return goal;
 }
 
 static void offer(ds_mixed__pool *pool, const ds_mixed_plan *plan) {
@@ -88,16 +84,13 @@ static void find_rates(lister *l) {
         }
 }
 
-/* Would a pool take the plan? */
+/* Would the pool take the plan? */
 static bool is_offer(const lister *l, const ds_mixed_plan *plan) {
-    for (uint32_t i = 0; i < l->n_pools; i++)
-        if (l->pools[i].n < DS_MIXED__POOL ||
-            value_of(&l->pools[i], plan) < l->pools[i].values[DS_MIXED__POOL - 1])
-            return true;
-    return false;
+    return l->pool->n < DS_MIXED__POOL ||
+           value_of(l->pool, plan) < l->pool->values[DS_MIXED__POOL - 1];
 }
 
-/* Can a plan with these stages or groups, whose layers are done at most at `rate`, come into a pool? The layers
+/* Can a plan with these stages or groups, whose layers are done at most at `rate`, come into the pool? The layers
  * of all samples take their time on whatever devices. Devices that join later add to prices. */
 static bool may_enter(const lister *l, ds_mixed_plan *plan, double rate) {
     plan->estimate_s = (double)l->problem->batch * l->problem->layers / rate;
@@ -134,8 +127,7 @@ bool ds_mixed__complete(const ds_mixed_problem *problem, ds_mixed_plan *plan) {
 static void complete(lister *l, const ds_mixed_plan *plan) {
     ds_mixed_plan whole = *plan;
     whole.eager = plan->n_groups == 0 && plan->n_stages > 1;
-    if (!ds_mixed__complete(l->problem, &whole)) return;
-    for (uint32_t i = 0; i < l->n_pools; i++) offer(&l->pools[i], &whole);
+    if (ds_mixed__complete(l->problem, &whole)) offer(l->pool, &whole);
 }
 
 /* ---- one after the other ---- */
@@ -307,8 +299,9 @@ static void settle_pool(ds_mixed__pool *pool) {
     free(old);
 }
 
-void ds_mixed__list(const ds_mixed_problem *problem, ds_mixed__pool *pools, uint32_t n_pools) {
-    lister l = {.problem = problem, .pools = pools, .n_pools = n_pools};
+void ds_mixed__list(ds_mixed__pool *pool) {
+    const ds_mixed_problem *problem = pool->problem;
+    lister l = {.problem = problem, .pool = pool};
     const uint32_t most = sizeof l.divisors / sizeof *l.divisors;
     for (int64_t d = 1; d <= problem->batch && l.n_divisors < most; d++)
         if (problem->batch % d == 0) l.divisors[l.n_divisors++] = d;
@@ -317,5 +310,5 @@ void ds_mixed__list(const ds_mixed_problem *problem, ds_mixed__pool *pools, uint
     if (problem->cuts) add_kind(&l, &plan, 0, 0);
     plan = (ds_mixed_plan){.side_by_side = true};
     add_pipelines(&l, &plan);
-    for (uint32_t i = 0; i < n_pools; i++) settle_pool(&pools[i]);
+    settle_pool(pool);
 }

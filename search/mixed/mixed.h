@@ -166,8 +166,8 @@ typedef struct ds_mixed_options {
     ds_mixed_goal goal;
     ds_mixed_faults faults;
     double within_s;   /* slower plans do not count; 0: any */
-    uint32_t max_runs; /* simulations */
-    bool front;        /* plans that are cheap and slow are simulated too */
+    uint32_t max_runs; /* simulations of a search */
+    bool front;        /* searches for time, for cost and between follow that for the goal */
     ds_mixed_simulate simulate;
     void *context;
 } ds_mixed_options;

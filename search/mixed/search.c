@@ -5,15 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHANGES = 64, AT_A_TIME = 4, CUT_AGAIN = 4 };
+enum { CHANGES = 64, AT_A_TIME = 4, CUT_AGAIN = 4, SEARCHES = 5 };
 static const double for_estimates = 0.4; /* of the simulations; the others try changes */
 static const double worth = 1.1; /* a change's estimate over the plan's; worse ones are left */
 
 typedef struct searcher {
     const ds_mixed_problem *problem;
-    const ds_mixed_options *options;
+    ds_mixed_options options;
     ds_mixed_plan *tried;
     uint32_t n, most;
+    struct searcher *all; /* what the searches for all goals simulated; NULL: this is it */
 } searcher;
 
 /* ---- simulated plans ---- */
@@ -36,9 +37,9 @@ static bool is_same(const ds_mixed_plan *a, const ds_mixed_plan *b) {
 }
 
 static double value_of(const searcher *s, const ds_mixed_plan *plan) {
-    const double step_s = (double)plan->step_ps * 1e-12, within_s = s->options->within_s;
+    const double step_s = (double)plan->step_ps * 1e-12, within_s = s->options.within_s;
     if (!plan->fits || (within_s > 0 && step_s > within_s)) return HUGE_VAL;
-    return ds_mixed_value(s->problem, plan, s->options->goal, &s->options->faults, step_s);
+    return ds_mixed_value(s->problem, plan, s->options.goal, &s->options.faults, step_s);
 }
 
 /* The plan's place among the tried ones; s->n: it was not tried. */
@@ -48,16 +49,28 @@ static uint32_t find_tried(const searcher *s, const ds_mixed_plan *plan) {
     return i;
 }
 
-/* Simulates those of the plans that were not, `most` at most, some at a time; *taken counts plans. */
+/* Tries those of the plans that were not, `most` at most, some at a time; *taken counts plans. What the
+ * search for another goal simulated is not simulated again. */
 static ds_status try_plans(searcher *s, const ds_mixed_plan *plans, uint32_t n, uint32_t most,
                            uint32_t *taken, ds_error *err) {
-    uint32_t first = s->n;
+    searcher *all = s->all;
+    uint32_t first = s->n, first_new = all->n;
     if (most > s->most - s->n) most = s->most - s->n;
-    for (*taken = 0; *taken < n && s->n < first + most; ++*taken)
-        if (find_tried(s, &plans[*taken]) == s->n) s->tried[s->n++] = plans[*taken];
-    return s->n > first
-               ? s->options->simulate(s->options->context, s->tried + first, s->n - first, err)
-               : DS_OK;
+    for (*taken = 0; *taken < n && s->n < first + most; ++*taken) {
+        const ds_mixed_plan *plan = &plans[*taken];
+        if (find_tried(s, plan) < s->n) continue;
+        s->tried[s->n++] = *plan;
+        if (find_tried(all, plan) == all->n) all->tried[all->n++] = *plan;
+    }
+    if (all->n > first_new)
+        DS_TRY(s->options.simulate(s->options.context, all->tried + first_new, all->n - first_new,
+                                   err));
+    for (uint32_t i = first; i < s->n; i++) {
+        double estimate_s = s->tried[i].estimate_s;
+        s->tried[i] = all->tried[find_tried(all, &s->tried[i])];
+        s->tried[i].estimate_s = estimate_s;
+    }
+    return DS_OK;
 }
 
 /* ---- changes of a plan ---- */
@@ -233,36 +246,63 @@ static void take_result(const searcher *s, ds_mixed_result *result) {
         result->plans[result->n_plans++] = s->tried[at];
 }
 
-ds_status ds_mixed_search(const ds_mixed_problem *problem, const ds_mixed_options *options,
-                          ds_mixed_result *result, ds_error *err) {
-    searcher s = {.problem = problem, .options = options, .most = options->max_runs};
-    uint32_t n_pools = options->front ? 4 : 1, taken;
-    ds_mixed__pool *pools = calloc(n_pools, sizeof *pools);
-    *result = (ds_mixed_result){0};
+/* The search for one goal; *n_estimated counts on. */
+static ds_status search_goal(searcher *all, ds_mixed_goal goal, double within_s,
+                             uint64_t *n_estimated, ds_error *err) {
+    searcher s = *all;
+    ds_mixed__pool *pool = calloc(1, sizeof *pool);
+    uint32_t taken;
+    s.all = all;
+    s.n = 0;
     s.tried = calloc(s.most + 1, sizeof *s.tried);
-    for (uint32_t i = 0; i < n_pools; i++)
-        pools[i] = (ds_mixed__pool){.problem = problem,
-                                    .faults = options->faults,
-                                    .goal = options->goal,
-                                    .price_weight = i / 3.0,
-                                    .within_s = options->within_s};
-    ds_mixed__list(problem, pools, n_pools);
-    result->n_estimated = pools[0].n_estimated;
-    /* with a front half of the simulations are the other pools' */
-    uint32_t own = options->front ? s.most / 2 : s.most;
-    uint32_t runs = (uint32_t)(for_estimates * own) + 1, others = (s.most - own) / 3;
-    ds_status status = DS_OK;
-    for (uint32_t i = 0; i < n_pools && status == DS_OK; i++)
-        status = try_plans(&s, pools[i].plans, pools[i].n, i ? others : runs, &taken, err);
+    s.options.goal = goal;
+    s.options.within_s = within_s;
+    pool->problem = s.problem;
+    pool->goal = goal;
+    pool->faults = s.options.faults;
+    pool->within_s = within_s;
+    ds_mixed__list(pool);
+    *n_estimated += pool->n_estimated;
+    uint32_t runs = (uint32_t)(for_estimates * s.most) + 1;
+    ds_status status = try_plans(&s, pool->plans, pool->n, runs, &taken, err);
     if (status == DS_OK) status = cut_again(&s, err);
     uint32_t best = nth_best(&s, 0), second = nth_best(&s, 1);
     if (status == DS_OK && best != UINT32_MAX) status = climb(&s, best, err);
     if (status == DS_OK && second != UINT32_MAX) status = climb(&s, second, err);
-    for (uint32_t i = 0; i < n_pools && status == DS_OK; i++)
-        status = try_plans(&s, pools[i].plans, pools[i].n, s.most, &taken, err);
+    if (status == DS_OK) status = try_plans(&s, pool->plans, pool->n, s.most, &taken, err);
+    free(s.tried);
+    free(pool);
+    return status;
+}
+
+static double best_step_s(searcher s, ds_mixed_goal goal) {
+    s.options.goal = goal;
+    uint32_t best = nth_best(&s, 0);
+    return best == UINT32_MAX ? 0 : (double)s.tried[best].step_ps * 1e-12;
+}
+
+/* The fastest plan, the cheapest, and the cheapest within times between both: the ratio parted into three. */
+static ds_status search_front(searcher *s, uint64_t *n_estimated, ds_error *err) {
+    const ds_mixed_options *options = &s->options;
+    for (ds_mixed_goal goal = DS_MIXED_STEP_TIME; goal <= DS_MIXED_COST; goal++)
+        if (goal != options->goal)
+            DS_TRY(search_goal(s, goal, options->within_s, n_estimated, err));
+    double fast_s = best_step_s(*s, DS_MIXED_STEP_TIME), cheap_s = best_step_s(*s, DS_MIXED_COST);
+    for (int part = 1; part < 3 && fast_s < cheap_s; part++)
+        DS_TRY(search_goal(s, DS_MIXED_COST, fast_s * pow(cheap_s / fast_s, part / 3.0),
+                           n_estimated, err));
+    return DS_OK;
+}
+
+ds_status ds_mixed_search(const ds_mixed_problem *problem, const ds_mixed_options *options,
+                          ds_mixed_result *result, ds_error *err) {
+    searcher s = {.problem = problem, .options = *options, .most = options->max_runs};
+    *result = (ds_mixed_result){0};
+    s.tried = calloc((options->front ? SEARCHES : 1) * (size_t)s.most + 1, sizeof *s.tried);
+    ds_status status = search_goal(&s, options->goal, options->within_s, &result->n_estimated, err);
+    if (status == DS_OK && options->front) status = search_front(&s, &result->n_estimated, err);
     if (status == DS_OK) take_result(&s, result);
     free(s.tried);
-    free(pools);
     return status;
 }
 

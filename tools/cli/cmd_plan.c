@@ -126,7 +126,8 @@ static const cli_option option_rows[] = {
          "bound) or expected (cost with --preempt)",
      .read = read_objective},
     {CLI_FLAG, AT(mixed.front), "front", 0, NULL,
-     .help = "On several kinds of machines: the Pareto front of time and $"},
+     .help = "On several kinds of machines: the Pareto front of time and $, with searches for both "
+             "and for plans between"},
     {CLI_FLAG, AT(mixed.peers), "peers", 0, NULL,
      .help = "On several kinds of machines: also the plans that the methods of AMP, Metis, "
              "FlashFlex and "
@@ -150,7 +151,7 @@ static const cli_option option_rows[] = {
      .read = read_optimizer},
     CLI_EVALS(AT(search.sweep.max_rows),
               "Simulate N candidates at most; default: none with bound, else 1000; "
-              "with --method as the method has"),
+              "with --method as the method has; with --front for each search"),
     {CLI_TEXT, AT(search.sweep.method), "method", 0, "METHOD",
      .help =
          "How to search, as in `distsim sweep`. Default: bound, which proves its plan to be the "

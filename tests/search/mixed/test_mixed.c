@@ -209,3 +209,56 @@ Test(mixed, leaves_slow_machines_out) {
     cr_assert_eq(ds_mixed_used(&problem, &result.plans[0], 0), 2);
     ds_mixed_result_deinit(&result);
 }
+
+static double cost_of(const ds_mixed_problem *problem, const ds_mixed_plan *plan) {
+    return ds_mixed_value(problem, plan, DS_MIXED_COST, &(ds_mixed_faults){0},
+                          (double)plan->step_ps * 1e-12);
+}
+
+/* Whatever the goal, the plans with a front have the winners of the searches for time, for cost, and
+ * for cost within times between, or better ones. */
+Test(mixed, front_has_the_winners_of_time_and_cost) {
+    ds_mixed_problem problem = two_kinds(8, 2);
+    for (int goal = 0; goal < DS_MIXED_EXPECTED; goal++) {
+        ds_mixed_options options = {.goal = (ds_mixed_goal)goal,
+                                    .max_runs = 28,
+                                    .front = true,
+                                    .simulate = by_estimate,
+                                    .context = &problem};
+        ds_mixed_result all;
+        ds_error err;
+        cr_assert_eq(ds_mixed_search(&problem, &options, &all, &err), DS_OK);
+        cr_assert(all.n_simulated == all.n_plans && all.n_simulated <= 5 * 28);
+        int64_t fast = INT64_MAX, cheap = 0;
+        double least = HUGE_VAL;
+        for (uint32_t i = 0; i < all.n_plans; i++) {
+            if (all.plans[i].step_ps < fast) fast = all.plans[i].step_ps;
+            if (cost_of(&problem, &all.plans[i]) < least)
+                least = cost_of(&problem, &all.plans[i]), cheap = all.plans[i].step_ps;
+        }
+        for (int winner = 0; winner < DS_MIXED_ENERGY; winner++) {
+            ds_mixed_result one;
+            options.front = false;
+            options.goal = (ds_mixed_goal)winner;
+            cr_assert_eq(ds_mixed_search(&problem, &options, &one, &err), DS_OK);
+            cr_assert_leq(winner ? least : (double)fast,
+                          winner ? cost_of(&problem, one.plans) : (double)one.plans->step_ps);
+            ds_mixed_result_deinit(&one);
+        }
+        cr_assert_lt(fast, cheap);
+        options.goal = DS_MIXED_COST;
+        for (int part = 1; part < 3; part++) {
+            ds_mixed_result one;
+            double within = (double)fast * pow((double)cheap / (double)fast, part / 3.0);
+            options.within_s = within * 1e-12;
+            cr_assert_eq(ds_mixed_search(&problem, &options, &one, &err), DS_OK);
+            double best = HUGE_VAL;
+            for (uint32_t i = 0; i < all.n_plans; i++)
+                if ((double)all.plans[i].step_ps <= within)
+                    best = fmin(best, cost_of(&problem, &all.plans[i]));
+            cr_assert_leq(best, cost_of(&problem, one.plans), "goal %d, part %d", goal, part);
+            ds_mixed_result_deinit(&one);
+        }
+        ds_mixed_result_deinit(&all);
+    }
+}

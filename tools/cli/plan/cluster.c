@@ -14,6 +14,8 @@ static int refuse(const cli_plan *plan, const char *reason, const char *part) {
     return 2;
 }
 
+enum { MOST_MACHINES = 4096 };
+
 /* "4x8" or "4": machines, and GPUs of each. */
 static bool read_sizes(const char *text, cli_part *part) {
     char *end;
@@ -21,7 +23,7 @@ static bool read_sizes(const char *text, cli_part *part) {
     part->machines = strtoll(text, &end, 10);
     part->gpus = part->machine->gpus;
     if (*end == 'x' && end[1] >= '1' && end[1] <= '9') part->gpus = strtoll(end + 1, &end, 10);
-    return !*end && part->machines <= 4096;
+    return !*end;
 }
 
 static int read_part(cli_plan *plan, char *text, const ds_profiles *profiles) {
@@ -29,6 +31,7 @@ static int read_part(cli_plan *plan, char *text, const ds_profiles *profiles) {
     ds_error err;
     if (plan->n_parts == CLI_PARTS)
         return refuse(plan, "more than four kinds, beginning with", text);
+    if (!*text || text == colon) return refuse(plan, "an entry names no GPU:", text);
     cli_part *part = &plan->parts[plan->n_parts++];
     if (colon) *colon = '\0';
     if (cli_library_find_machine(text, profiles, &part->machine, &err) != DS_OK)
@@ -37,6 +40,9 @@ static int read_part(cli_plan *plan, char *text, const ds_profiles *profiles) {
     part->gpus = part->machine->gpus;
     if (colon && !read_sizes(colon + 1, part))
         return refuse(plan, "the machines and their GPUs are no numbers from 1:", colon + 1);
+    if (part->machines > MOST_MACHINES)
+        return refuse(plan, ds_arena_printf(plan->arena, "more than %d machines in", MOST_MACHINES),
+                      colon + 1);
     if (part->gpus > part->machine->gpus)
         return refuse(plan,
                       ds_arena_printf(plan->arena, "%s has %" PRId64 " GPUs, fewer than in",

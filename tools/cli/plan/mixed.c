@@ -354,26 +354,24 @@ static ds_status show(const cli_mixed *mixed, ds_error *err) {
 }
 
 static ds_status check(const cli_mixed *mixed, ds_error *err) {
-    ds_mixed_goal wanted =
-        mixed->args->front && mixed->goal == DS_MIXED_STEP_TIME ? DS_MIXED_COST : mixed->goal;
+    bool prices =
+        mixed->args->front || mixed->goal == DS_MIXED_COST || mixed->goal == DS_MIXED_EXPECTED;
     for (uint32_t k = 0; k < mixed->problem.n_kinds; k++) {
         const ds_mixed_kind *kind = &mixed->problem.kinds[k];
-        if (wanted == DS_MIXED_STEP_TIME || wanted == DS_MIXED_ENERGY || kind->usd_per_hour > 0)
-            continue;
-        return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
-                            "no price of %s is known: say --price %s=USD_PER_HOUR", kind->name,
-                            kind->name);
-    }
-    for (uint32_t k = 0; k < mixed->problem.n_kinds && wanted == DS_MIXED_ENERGY; k++)
-        if (!(mixed->problem.kinds[k].watts > 0))
+        if (prices && !(kind->usd_per_hour > 0))
+            return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
+                                "no price of %s is known: say --price %s=USD_PER_HOUR", kind->name,
+                                kind->name);
+        if (mixed->goal == DS_MIXED_ENERGY && !(kind->watts > 0))
             return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE, "the power limit of %s is not known",
-                                mixed->problem.kinds[k].name);
+                                kind->name);
+    }
     return DS_OK;
 }
 
 static uint32_t args_runs(const cli_mixed_arguments *args) {
-    if (args->max_runs) return args->max_runs < MOST_RUNS ? (uint32_t)args->max_runs : MOST_RUNS;
-    return args->front ? 2 * DEFAULT_RUNS : DEFAULT_RUNS;
+    if (!args->max_runs) return DEFAULT_RUNS;
+    return args->max_runs < MOST_RUNS ? (uint32_t)args->max_runs : MOST_RUNS;
 }
 
 static ds_status search(cli_mixed *mixed, ds_error *err) {
