@@ -12,16 +12,16 @@
 
 /* ---- params that nothing reads any more ---- */
 
-static bool is_set(const cli_search_run *run, const char *name) {
-    for (uint32_t i = 0; i < run->options->settings.n; i++)
-        if (strcmp(run->options->settings.at[i].path, name) == 0) return true;
+static bool is_set(const cli_options *options, const char *name) {
+    for (uint32_t i = 0; i < options->settings.n; i++)
+        if (strcmp(options->settings.at[i].path, name) == 0) return true;
     return false;
 }
 
 /* Statements of params as they are printed: from an item's param to the last of its group. Each run
  * of params that stay becomes a group and an item of its own; expressions know params by index, so
  * the others remain in the module, but no item names them. */
-static void drop_params(const cli_search_run *run, ds_unit *unit, ds_module *root) {
+static void drop_params(const cli_options *options, ds_unit *unit, ds_module *root) {
     DS_VEC(ds_item) kept = {0};
     uint32_t group = UINT32_MAX;
     for (uint32_t i = 0; i < root->items.n; i++) {
@@ -36,7 +36,7 @@ static void drop_params(const cli_search_run *run, ds_unit *unit, ds_module *roo
         for (uint32_t k = item.index; k < root->params.n; k++) {
             ds_param *param = &root->params.at[k];
             if (param->group != statement) break;
-            bool stays = param->n_uses > 0 || is_set(run, param->name);
+            bool stays = param->n_uses > 0 || is_set(options, param->name);
             group -= !(stays && before);
             param->group = group;
             before = stays;
@@ -51,16 +51,17 @@ static void drop_params(const cli_search_run *run, ds_unit *unit, ds_module *roo
     root->items.cap = kept.cap;
 }
 
-/* The text without them. It is read again, as the verifier counts what a text mentions. */
-static ds_status drop_unused(const cli_search_run *run, ds_buf *text, ds_error *err) {
+/* It is read again, as the verifier counts what a text mentions. */
+ds_status cli_search_drop_unused(const cli_options *common, const char *file, ds_buf *text,
+                                 ds_error *err) {
     ds_unit *unit = NULL;
-    ds_load_options options = cli_load_options(run->options);
+    ds_load_options options = cli_load_options(common);
     options.has_settings = true;
     ds_diags diags;
     ds_diags_init(&diags);
-    ds_status status = ds_load_text(run->file, text->text, text->n, &options, &unit, err);
+    ds_status status = ds_load_text(file, text->text, text->n, &options, &unit, err);
     if (!status && ds_verify(unit, &diags) == DS_OK) {
-        drop_params(run, unit, unit->modules.at[0]);
+        drop_params(common, unit, unit->modules.at[0]);
         text->n = 0;
         ds_print_module(unit->modules.at[0], text);
     }
@@ -78,7 +79,7 @@ ds_status cli_search_text(const cli_search_run *run, const ds_pase_graph *graph,
     if (!status) status = ds_pase_apply(unit, graph, strategy, run->devices, applied, err);
     if (!status) ds_print_module(unit->modules.at[0], text);
     ds_unit_free(unit);
-    return status ? status : drop_unused(run, text, err);
+    return status ? status : cli_search_drop_unused(run->options, run->file, text, err);
 }
 
 /* ---- one simulation ---- */

@@ -15,8 +15,11 @@ typedef struct cli_search_run {
     int64_t devices;
 } cli_search_run;
 
-/* The file with the strategy in its scenario, as text. Params that only the file's own strategy
- * reads are left out, but for those that --set names. */
+/* The text of a variant of FILE without params that nothing reads, but for those that --set names. */
+ds_status cli_search_drop_unused(const cli_options *common, const char *file, ds_buf *text,
+                                 ds_error *err);
+
+/* The file with the strategy in its scenario, as text, without unused params. */
 ds_status cli_search_text(const cli_search_run *run, const ds_pase_graph *graph,
                           const ds_pase_splits *strategy, ds_buf *text, ds_pase_applied *applied,
                           ds_error *err);

@@ -243,6 +243,7 @@ static ds_status search(const cli_search_tag *o, const ds_pase_source *source,
     else
         ds_tag_plan_print(plan, out);
     ds_status status = o->output ? ds_tag_whole_text(plan->whole, plan->choice, &text, err) : DS_OK;
+    if (!status && o->output) status = cli_search_drop_unused(o->common, source->path, &text, err);
     if (!status && o->output) status = cli_write(o->common, o->output, text.text, text.n, err);
     if (!status && o->html) status = write_plan_page(o, source->path, plan, err);
     ds_buf_deinit(&text);
