@@ -92,8 +92,16 @@ awk -F, '$2 == "calib" { ratio = $NF / $(NF - 1); if (ratio < 0.85 || ratio > 1.
 sed 's/,2x(8xA100-PCIe),/,2x(8xMI300),/; s/Llama-2-13B/BERT/' $hexi | sed '5,7d' >"$some"
 sed -n 4p $hexi | sed 's/,A100-PCIe,16,/,A100-PCIe,17,/' >>"$some"
 sed -n 4p $hexi | sed 's/,2x(8xA100-PCIe),/,2x8xA100,/' >>"$some"
+sed -n 3p $hexi >"$work/one"
+for change in 's/,A100-PCIe,16,/,Foo,16,/' 's/,16,8,/,16,3,/' 's/,TCP (rate not stated),/,0 Gb\/s,/' 's/,32,4096,32,/,32,7,32,/' \
+    's/,32,4096,32,,/,32,4096,32,5,/' 's/,38.58,/,1e-300,/'; do
+    sed "$change" "$work/one" >>"$some"
+done
+sed -n '/^amp_het,/{s/,1\.47,/,1e-300,/p;s/,1e-300,/,1.47,/;s/^amp_het//p;q}' $amp >>"$some"
 "$distsim" validate -I scenarios "$some" >"$work/said" || fail "odd MFU rows end the run"
-for reason in "the peak of 'MI300' is not known here" "of model 'BERT' no dims are known" "has 16 GPUs, not 17" "is no list like"; do
+for reason in "gpu = 'Foo' does not name the A100-PCIe of cluster" "gpus_per_node = 3, but cluster has nodes of 8" \
+    "inter_link = '0 Gb/s': MFU alone takes no rates" "hidden 7 is not divisible by heads 32" "heads 32 is not divisible by kv_heads 5" \
+    "mfu_pct = '1e-300' is out of range" "iter_time_s = '1e-300' is out of range" "source_id = '': no such source" "the peak of 'MI300' is not known here" "of model 'BERT' no dims are known" "has 16 GPUs, not 17" "is no list like"; do
     grep -q "$reason" "$work/said" || fail "no MFU row is refused with: $reason: $(cat "$work/said")"
 done
 

@@ -61,6 +61,19 @@ static const struct kind *kind_of(const char *text, size_t n) {
     return NULL;
 }
 
+/* What the row's cells of the GPU and of nodes say beside the cluster. */
+static ds_status check_part(const val_row *row, const part *p, ds_error *err) {
+    if (*row->gpu && !val_mentions(row->gpu, p->kind->word))
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                            "gpu = '%.60s' does not name the %s of cluster", row->gpu,
+                            p->kind->word);
+    if (row->gpus_per_node && row->gpus_per_node != p->gpus)
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                            "gpus_per_node = %" PRId64 ", but cluster has nodes of %" PRId64,
+                            row->gpus_per_node, p->gpus);
+    return DS_OK;
+}
+
 /* "3x(8x4090-24GB)" between '+'. */
 static ds_status read_cluster(const val_row *row, cluster *out, ds_error *err) {
     *out = (cluster){0};
@@ -81,6 +94,7 @@ static ds_status read_cluster(const val_row *row, cluster *out, ds_error *err) {
                                 "cluster: the peak of '%.*s' is not known here",
                                 (int)(at + n - name - 1), name + 1);
         out->parts[out->n++] = (part){kind, nodes, gpus};
+        DS_TRY(check_part(row, &out->parts[out->n - 1], err));
         out->gpus += nodes * gpus;
         out->peak_tflops += (double)(nodes * gpus) * kind->peak_tflops;
         at += n + 1;
@@ -123,6 +137,14 @@ static void fill_model(val_row *row) {
     if (!row->gbs) row->gbs = BATCH;
 }
 
+/* Words about a link may be anything; a rate would not count. */
+static ds_status check_link(const char *column, const char *text, ds_error *err) {
+    text += strspn(text, " \t");
+    if (!*text || !strchr("+-.0123456789", *text)) return DS_OK;
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                        "%s = '%.60s': MFU alone takes no rates; links are assumed", column, text);
+}
+
 static ds_status check_row(const val_row *row, ds_error *err) {
     DS_TRY(val_row_check_cells(row, err));
     if (strncasecmp(row->model, "Llama", 5) != 0)
@@ -133,6 +155,9 @@ static ds_status check_row(const val_row *row, ds_error *err) {
                             !row->layers   ? "layers"
                             : !row->hidden ? "hidden"
                                            : "heads");
+    DS_TRY(val_row_check_heads(row, err));
+    DS_TRY(check_link("intra_link", row->intra_link, err));
+    DS_TRY(check_link("inter_link", row->inter_link, err));
     if (row->dp || row->tp || row->pp || row->mbs)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
                             "MFU alone beside a layout: only a layout of the planner is predicted");

@@ -76,13 +76,6 @@ static bool is_known_cluster(const val_row *row) {
     return false;
 }
 
-static bool names(const char *text, const char *word) {
-    size_t n = strlen(word);
-    for (; *text; text++)
-        if (strncasecmp(text, word, n) == 0) return true;
-    return false;
-}
-
 typedef struct ranks {
     const val_row *row;
     val_mixed *out;
@@ -120,7 +113,7 @@ static ds_status take_group(ranks *r, const char *text, size_t n, ds_error *err)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
                             "no device '%.*s' of cluster %s is known here", (int)word, text,
                             r->row->cluster_id);
-    if (*r->row->gpu && !names(r->row->gpu, kind->gpu))
+    if (*r->row->gpu && !val_mentions(r->row->gpu, kind->gpu))
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
                             "gpu = '%.60s' does not name the %s of stage_devices", r->row->gpu,
                             kind->gpu);

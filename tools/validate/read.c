@@ -15,6 +15,9 @@
 #define MAX_SIZE    1e9
 #define MAX_DEGREE  32767
 #define MAX_SECONDS 1e9
+/* No step is shorter, and no run's MFU is less. */
+#define MIN_SECONDS 1e-6
+#define MIN_MFU_PCT 1e-3
 
 typedef struct reader {
     const ds_csv *csv;
@@ -183,11 +186,11 @@ static int64_t zero_of(const reader *in) {
 }
 
 static double seconds_of(const reader *in, const char *column, double unit) {
-    double value = real_of(in, column, MAX_SECONDS);
+    double value = real_of(in, column, MAX_SECONDS) * unit;
     double stated;
-    if (value == 0 && is_number(text_of(in, column), &stated))
-        complain(in, column, "is out of range");
-    return value * unit;
+    if (value >= MIN_SECONDS) return value;
+    if (is_number(text_of(in, column), &stated)) complain(in, column, "is out of range");
+    return 0;
 }
 
 /* "… [26.06.01 NeMo Container; …": 2606. */
@@ -274,6 +277,7 @@ void val_row_read(const ds_csv *csv, uint32_t index, val_row *out) {
     out->precision = precision_of(&in);
     out->params_b = real_of(&in, "params_b", MAX_SIZE);
     if (*out->cluster_id) out->mfu_pct = real_of(&in, "mfu_pct", 100);
+    if (out->mfu_pct > 0 && out->mfu_pct < MIN_MFU_PCT) complain(&in, "mfu_pct", "is out of range");
     out->layers = SIZE("layers");
     out->hidden = SIZE("hidden");
     out->heads = SIZE("heads");

@@ -133,11 +133,10 @@ static ds_status find_contradictions(const val_row *r, ds_error *err) {
                             "ep %" PRId64 " on nodes of %" PRId64
                             ": the recipe names two dispatchers of tokens, alltoall and hybridep",
                             r->ep, r->gpus_per_node);
-    if ((!r->known && r->hidden % r->heads) || r->heads % r->tp)
+    if (!r->known) DS_TRY(val_row_check_heads(r, err));
+    if (r->heads % r->tp)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
-                            "%" PRId64 " heads do not divide hidden %" PRId64 ", or tp %" PRId64
-                            " them",
-                            r->heads, r->hidden, r->tp);
+                            "heads %" PRId64 " are not divisible by tp %" PRId64, r->heads, r->tp);
     if (r->gpus % r->gpus_per_node)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
                             "%" PRId64 " GPUs are no nodes of %" PRId64, r->gpus, r->gpus_per_node);
@@ -146,6 +145,15 @@ static ds_status find_contradictions(const val_row *r, ds_error *err) {
 
 ds_status val_row_check_cells(const val_row *row, ds_error *err) {
     return *row->unread ? ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s", row->unread) : DS_OK;
+}
+
+ds_status val_row_check_heads(const val_row *row, ds_error *err) {
+    bool whole = row->hidden % row->heads == 0;
+    if (whole && (!row->kv_heads || row->heads % row->kv_heads == 0)) return DS_OK;
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                        "%s %" PRId64 " is not divisible by %s %" PRId64,
+                        whole ? "heads" : "hidden", whole ? row->heads : row->hidden,
+                        whole ? "kv_heads" : "heads", whole ? row->kv_heads : row->heads);
 }
 
 ds_status val_row_complete(val_row *row, ds_error *err) {
@@ -165,6 +173,13 @@ ds_status val_row_complete(val_row *row, ds_error *err) {
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "ep %" PRId64 ": no dense model",
                             row->ep);
     return find_contradictions(row, err);
+}
+
+bool val_mentions(const char *text, const char *word) {
+    size_t n = strlen(word);
+    for (; *text; text++)
+        if (strncasecmp(text, word, n) == 0) return true;
+    return false;
 }
 
 double val_row_flop(const val_row *r) {

@@ -60,9 +60,14 @@ bool val_row_is_mlp(const val_row *row);
 ds_status val_row_complete(val_row *row, ds_error *err);
 /* DS_ERR_DATA if a cell is wrong. */
 ds_status val_row_check_cells(const val_row *row, ds_error *err);
+/* DS_ERR_DATA if heads, which are stated, do not part hidden, or kv_heads do not part heads. */
+ds_status val_row_check_heads(const val_row *row, ds_error *err);
 
 /* Is the figure of memory what PyTorch's allocator reserved, in GiB, and not the process's? */
 bool val_row_reserved(const val_row *row);
+
+/* Is the word in the text, in whatever case? */
+bool val_mentions(const char *text, const char *word);
 
 /* Floating-point operations of a step as the field counts them: six times the weights of the
  * products and the attention to both sides, a token; eight times with full recomputation. For

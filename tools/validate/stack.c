@@ -6,13 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-static bool mentions(const char *text, const char *word) {
-    size_t n = strlen(word);
-    for (; *text; text++)
-        if (strncasecmp(text, word, n) == 0) return true;
-    return false;
-}
-
 static bool begins(const char *text, const char *word) {
     return strncasecmp(text, word, strlen(word)) == 0;
 }
@@ -186,9 +179,10 @@ static const stack *stack_of(const val_row *row) {
     size_t n = sizeof stacks / sizeof *stacks;
     for (size_t i = 0; i + 2 < n; i++) {
         const stack *s = &stacks[i];
-        bool named = mentions(row->source_id, s->word) || mentions(row->ref, s->word);
+        bool named = val_mentions(row->source_id, s->word) || val_mentions(row->ref, s->word);
         bool replicates = strcmp(s->facts.framework, "megatron") == 0 || s->facts.zero == 1;
-        if (named && (row->zero != 3 || !replicates || mentions(s->word, "DeepSpeed"))) return s;
+        if (named && (row->zero != 3 || !replicates || val_mentions(s->word, "DeepSpeed")))
+            return s;
     }
     return row->zero == 3 ? &stacks[n - 2] : &stacks[n - 1];
 }
@@ -209,9 +203,10 @@ static val_model model_of(const val_row *row, val_model gpt) {
 /* Asynchronous tensor parallelism is a pass of the compiler, and torchtitan's docs/float8.md asks for
  * the compiler, too: else each conversion is a kernel. */
 static bool is_compiled(const val_row *row, const val_testbed *t) {
-    bool narrow = mentions(row->precision, "fp8") && strcmp(t->framework, "torchtitan") == 0;
-    if (mentions(row->notes, "eager") || mentions(row->notes, "no torch.compile")) return false;
-    return narrow || mentions(row->notes, "torch.compile") ||
+    bool narrow = val_mentions(row->precision, "fp8") && strcmp(t->framework, "torchtitan") == 0;
+    if (val_mentions(row->notes, "eager") || val_mentions(row->notes, "no torch.compile"))
+        return false;
+    return narrow || val_mentions(row->notes, "torch.compile") ||
            (t->tp_overlap && strcmp(t->framework, "torchtitan") == 0);
 }
 
@@ -231,8 +226,8 @@ static bool has_eager_loss(const val_row *row, const val_testbed *t) {
 /* torchtitan's page of Llama 2 is of April 2024, when its configurations said norm_type =
  * "fused_rmsnorm" (train_configs/llama_7b.toml; pull request 181). */
 static bool has_fused_norms(const val_row *row, const val_testbed *t) {
-    return strcmp(t->framework, "torchtitan") == 0 && mentions(row->ref, "performance.md") &&
-           mentions(row->ref, "Llama 2");
+    return strcmp(t->framework, "torchtitan") == 0 && val_mentions(row->ref, "performance.md") &&
+           val_mentions(row->ref, "Llama 2");
 }
 
 /* torchtitan wraps the embedding, and norm and head together, since July 2025 (pull request 1094,
@@ -245,7 +240,7 @@ static bool has_root_weights(const val_row *row, const val_testbed *t) {
                             (date[5] == '-' ? strtol(date + 6, NULL, 10) : 0)
                       : 0;
     return strcmp(t->framework, "torchtitan") == 0 &&
-           (mentions(row->ref, "performance.md") || (date && month < WRAPPED_SINCE));
+           (val_mentions(row->ref, "performance.md") || (date && month < WRAPPED_SINCE));
 }
 
 ds_status val_stack_testbed(const val_row *row, val_testbed *out, ds_error *err) {
@@ -257,10 +252,10 @@ ds_status val_stack_testbed(const val_row *row, val_testbed *out, ds_error *err)
     out->model = model_of(row, out->model);
     out->tunes = true;
     if (row->tp > 1 && strcmp(out->framework, "megatron") == 0) out->sp = true;
-    if (mentions(row->notes, "async TP") || mentions(row->notes, "AsyncTP"))
+    if (val_mentions(row->notes, "async TP") || val_mentions(row->notes, "AsyncTP"))
         out->tp_overlap = out->narrow_tp_overlap = "ring";
     if (is_compiled(row, out)) out->kernels = "compiled";
-    if (out->kernels && mentions(row->notes, "eager")) out->kernels = "eager";
+    if (out->kernels && val_mentions(row->notes, "eager")) out->kernels = "eager";
     if (has_eager_loss(row, out)) out->loss_kernels = "eager";
     if (has_root_weights(row, out)) out->reshard = "root";
     if (has_fused_norms(row, out)) out->norm_kernels = "fused";
@@ -269,6 +264,10 @@ ds_status val_stack_testbed(const val_row *row, val_testbed *out, ds_error *err)
 
 ds_status val_testbed_for(const val_row *row, bool zero_shot, val_testbed *out, ds_error *err) {
     const val_testbed *known = val_testbed_of(row);
+    if (!known && *row->cluster_id)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                            "source_id = '%.40s': no such source of rows with cluster_id is known",
+                            row->source_id);
     if (!known) return val_stack_testbed(row, out, err);
     *out = *known;
     if (zero_shot) out->profile = VAL_GENERIC;
