@@ -4,7 +4,7 @@
  * fourth pair the program of each rank too.
  *
  * With DISTSIM_TEST_ALL=1 the test draws until the passes have taken 1,000 pairs, without until they
- * have taken 250 of the same pairs. A pair that fails is made as small as it can be, and printed
+ * have taken 120 of the same pairs. A pair that fails is made as small as it can be, and printed
  * with its seed. */
 #include "tests/support/cases.h"
 #include "tests/support/generate/random_model.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAIRS (FEW_CASES ? 250u : 1000u)
+#define PAIRS (FEW_CASES ? 120u : 1000u)
 #define PARTS 4u /* tests that run side by side */
 
 static void prove_model(const random_model *m, proof *out) {
