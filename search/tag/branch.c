@@ -21,7 +21,7 @@ typedef struct child {
 typedef struct search {
     const ds_tag_branching *what;
     uint32_t n_groups, n_actions;
-    uint64_t n_steps; /* at most, for now */
+    uint64_t n_steps; /* at most, of this phase */
     ds_arena arena;
     int64_t *floors;
     ds_map known;            /* hash of a deployment → its microseconds */

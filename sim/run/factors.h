@@ -1,9 +1,9 @@
 /* Sufficient factors of a step: the backward operations that every replica computes whole.
  *
- * The problem of sfb.h is read off a simulated step with plain data parallelism. An operation's time is
- * the time of all its turns and microbatches on the slowest replica, a tensor's bytes are the part that one
- * replica has and another operation reads, a gradient's the bytes that one replica puts into reductions
- * (half of the bytes for a reduce_scatter, which is half of a reduction). Operations that pass terms of a
+ * The problem of sfb.h is read off a simulated step with plain data parallelism. The time of an
+ * operation is the sum over all turns and microbatches, on the slowest replica. The bytes of a tensor are
+ * the part of one replica that another operation reads. The bytes of a gradient are what one replica puts
+ * into reductions (half of the bytes for a reduce_scatter, which is half of a reduction). Operations that pass terms of a
  * sum on (a sum of a tied weight's gradients) are whole if and only if the makers of the terms are. B is
  * the least bandwidth of a link on the routes from each replica to the next, in the order of the
  * reduction's ring.

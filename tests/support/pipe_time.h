@@ -1,5 +1,5 @@
-/* Pipelined programs under given times, in tests: a balanced model cut into stages, of which every
- * call of an item takes what it is said to, a send `send_ps`, and everything else (sums, means) nothing. */
+/* Pipelined programs under given times, in tests: a balanced model cut into stages. Every call
+ * of an item takes the time that the test gives, a send takes `send_ps`, and sums and means take no time. */
 #ifndef DS_TEST_PIPE_TIME_H
 #define DS_TEST_PIPE_TIME_H
 

@@ -15,7 +15,7 @@ typedef struct cli_search_run {
     int64_t devices;
 } cli_search_run;
 
-/* The text of a variant of FILE without params that nothing reads, but for those that --set names. */
+/* Drops from `text`, a variant of FILE, the params that nothing reads. Params that --set names stay. */
 ds_status cli_search_drop_unused(const cli_options *common, const char *file, ds_buf *text,
                                  ds_error *err);
 

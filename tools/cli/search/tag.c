@@ -74,7 +74,7 @@ static ds_status read_problem(const ds_pase_source *source, const ds_profiles *p
     return DS_OK;
 }
 
-/* What the search has found, and what it is measured by. */
+/* The result of the search, and the two figures that the report compares the result with. */
 typedef struct tag_found {
     ds_tag_tree_result tree;
     int64_t lower_us;
