@@ -349,7 +349,7 @@ static ds_status choose(finder *f, ds_factors *out, ds_error *err) {
     return DS_OK;
 }
 
-/* A group may name backward operations of the group's. */
+/* Collects the patterns by which groups name backward operations: such operations stay where the pattern puts them. */
 static void find_taken(finder *f, const ds_model_step *step) {
     const ds_attr *groups = step->strategy.groups;
     for (uint32_t i = 0; groups && i < groups->n_items; i++) {
